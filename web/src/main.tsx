@@ -1,0 +1,2 @@
+import { render } from "preact";
+render(<p>Duet</p>, document.getElementById("app")!);
