@@ -1,0 +1,343 @@
+"""Frames from server to client: replies, persisted events and ephemeral events.
+
+The server's hot path may build the same shapes without these models; tests hold the two together.
+"""
+
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field, TypeAdapter
+
+from protocol import names
+from protocol.model import Model, Participant, PtySize, Str
+
+
+class Limits(Model):
+    """What a client may send and expect; sizes in bytes unless the name says otherwise."""
+
+    frame_bytes: int = names.FRAME_BYTES
+    server_frame_bytes: int = names.SERVER_FRAME_BYTES
+    text_chars: int = names.TEXT_CHARS
+    command_bytes: int = names.COMMAND_BYTES
+    frames_per_second: int
+    rooms: int = names.SESSION_ROOMS
+    exec_kept_bytes: int
+    resume_events: int = names.RESUME_EVENTS
+
+
+class Reply(Model):
+    ref: Str | None = None
+
+
+class ServerInfo(Model):
+    version: str
+    protocol: int = names.PROTOCOL_VERSION
+
+
+class Welcome(Reply):
+    type: Literal["welcome"] = "welcome"
+    session: str
+    participant: Participant
+    token: str
+    server: ServerInfo
+    limits: Limits
+
+
+class StreamRange(Model):
+    """Bytes of one stream that follow a join: from the first kept to the last sent."""
+
+    from_: int = Field(alias="from")
+    to: int
+
+
+class Sandbox(Model):
+    """The state of a sandbox, in the `sandbox` event and in lists."""
+
+    id: str
+    status: str
+    workspace_saved: bool
+    image: str
+    instance_type: str
+    expected_stop_at: int | None = None
+    last_error: str | None = None
+
+
+class Persisted(Model):
+    """Stored in the room's log: same order for everyone, dense offsets."""
+
+    room: str
+    offset: int
+    ts: int
+    by: Participant
+    key: str | None = None
+
+
+class Message(Persisted):
+    type: Literal["message"] = "message"
+    id: str
+    text: str | None = None
+    reply_to: str | None = None
+    turn: str | None = None
+    edited_ts: int | None = None
+    deleted: bool | None = None
+
+
+class MessageEdited(Persisted):
+    type: Literal["message.edited"] = "message.edited"
+    id: str
+    text: str | None = None
+
+
+class MessageDeleted(Persisted):
+    type: Literal["message.deleted"] = "message.deleted"
+    id: str
+
+
+class MessageReacted(Persisted):
+    type: Literal["message.reacted"] = "message.reacted"
+    id: str
+    emoji: str
+    on: bool
+
+
+class ExecStarted(Persisted):
+    type: Literal["exec.started"] = "exec.started"
+    exec: str
+    command: str
+    cwd: str
+    turn: str | None = None
+    pty: PtySize | None = None
+
+
+class ExecExited(Persisted):
+    """The one end of an exec. `reason` only where `ok` is false."""
+
+    type: Literal["exec.exited"] = "exec.exited"
+    exec: str
+    ok: bool
+    reason: str | None = None
+    message: str | None = None
+    retryable: bool | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    duration_ms: int
+    bytes: dict[str, int]
+    truncated: dict[str, bool]
+
+
+class AgentQueued(Persisted):
+    type: Literal["agent.queued"] = "agent.queued"
+    turn: str
+    question: str
+
+
+class AgentStarted(Persisted):
+    type: Literal["agent.started"] = "agent.started"
+    turn: str
+    question: str
+
+
+class AgentApproval(Persisted):
+    type: Literal["agent.approval"] = "agent.approval"
+    turn: str
+    call: str
+    command: str
+    expires_ts: int
+
+
+class AgentDecided(Persisted):
+    type: Literal["agent.decided"] = "agent.decided"
+    turn: str
+    call: str
+    decision: str
+    note: str | None = None
+
+
+class AgentFinished(Persisted):
+    type: Literal["agent.finished"] = "agent.finished"
+    turn: str
+    status: str
+    message: str | None = None
+    usage: dict[str, int] | None = None
+
+
+class SandboxChanged(Persisted, Sandbox):
+    type: Literal["sandbox"] = "sandbox"
+
+
+class RoomUpdated(Persisted):
+    type: Literal["room.updated"] = "room.updated"
+    name: str
+    description: str
+
+
+class RoomCleared(Persisted):
+    type: Literal["room.cleared"] = "room.cleared"
+
+
+class ParticipantJoined(Model):
+    type: Literal["participant.joined"] = "participant.joined"
+    room: str
+    participant: Participant
+
+
+class ParticipantLeft(Model):
+    type: Literal["participant.left"] = "participant.left"
+    room: str
+    participant: Participant
+
+
+class TypingChanged(Model):
+    type: Literal["typing"] = "typing"
+    room: str
+    participant: Participant
+    on: bool
+
+
+class ExecOutput(Model):
+    """Bytes of a stream from byte `at`; `pos` counts the bytes of all the exec's streams before."""
+
+    type: Literal["exec.output"] = "exec.output"
+    ref: str | None = None
+    room: str | None = None
+    exec: str
+    stream: str
+    at: int
+    size: int
+    pos: int
+    data: str | bytes | None = None
+    base64: str | None = None
+
+
+class ExecGap(Model):
+    """Bytes this client was not sent; `exec.read` fetches them while `kept`."""
+
+    type: Literal["exec.gap"] = "exec.gap"
+    ref: str | None = None
+    room: str | None = None
+    exec: str
+    stream: str
+    from_: int = Field(alias="from")
+    to: int
+    kept: bool
+
+
+class AgentDelta(Model):
+    type: Literal["agent.delta"] = "agent.delta"
+    room: str
+    turn: str
+    at: int
+    text: str
+
+
+class Left(Model):
+    type: Literal["left"] = "left"
+    room: str
+    code: str
+    message: str
+    rejoin: bool
+
+
+class Bye(Model):
+    type: Literal["bye"] = "bye"
+    code: int
+    reason: str
+    reconnect: bool
+
+
+class RunningExec(Model):
+    started: ExecStarted
+    streams: dict[str, StreamRange]
+
+
+class Turn(Model):
+    turn: str
+    by: Participant
+    question: str
+    status: str
+    text: str
+    calls: list[dict[str, Any]]
+
+
+LogEvent = (
+    Message
+    | MessageEdited
+    | MessageDeleted
+    | MessageReacted
+    | ExecStarted
+    | ExecExited
+    | AgentQueued
+    | AgentStarted
+    | AgentApproval
+    | AgentDecided
+    | AgentFinished
+    | SandboxChanged
+    | RoomUpdated
+    | RoomCleared
+)
+AnyLogEvent = Annotated[LogEvent, Field(discriminator="type")]
+
+
+class Joined(Reply):
+    type: Literal["joined"] = "joined"
+    room: str
+    role: str
+    epoch: str
+    offset: int
+    oldest: int
+    resumed: bool
+    participants: list[Participant]
+    events: list[AnyLogEvent]
+    execs: list[RunningExec]
+    turns: list[Turn]
+    sandbox: Sandbox | None = None
+
+
+class Ack(Reply):
+    type: Literal["ack"] = "ack"
+    offset: int | None = None
+    id: str | None = None
+    exec: str | None = None
+    turn: str | None = None
+    at: int | None = None
+    end: int | None = None
+    sandbox: Sandbox | None = None
+    sandboxes: list[Sandbox] | None = None
+
+
+class Page(Reply):
+    type: Literal["page"] = "page"
+    events: list[AnyLogEvent]
+    more: bool
+
+
+class Error(Reply):
+    type: Literal["error"] = "error"
+    code: str
+    message: str
+    retryable: bool
+    details: dict[str, list[str]] | None = None
+    retry_after_ms: int | None = None
+
+
+class Pong(Reply):
+    type: Literal["pong"] = "pong"
+
+
+AnyReply = Welcome | Joined | Ack | Page | Error | Pong
+Ephemeral = (
+    ParticipantJoined
+    | ParticipantLeft
+    | TypingChanged
+    | ExecOutput
+    | ExecGap
+    | AgentDelta
+    | Left
+    | Bye
+)
+AnyEvent = AnyReply | LogEvent | Ephemeral
+EVENTS: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="type")])
+MODELS: dict[str, type[Model]] = {
+    model.model_fields["type"].default: model for model in get_args(AnyEvent)
+}

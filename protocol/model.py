@@ -1,0 +1,113 @@
+"""The base of every frame and the field types that frames share.
+
+Strict on the way in: no coercion, no NUL, no lone surrogates; unknown fields are ignored.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from protocol import names
+
+
+class Model(BaseModel):
+    """camelCase on the wire, snake_case in Python."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        extra="ignore",
+        strict=True,
+        frozen=True,
+    )
+
+    def wire(self) -> dict[str, Any]:
+        """The frame as sent: camelCase, without the fields that are not set."""
+        return self.model_dump(by_alias=True, exclude_none=True)
+
+
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        raise PydanticCustomError("nul", "must not contain the NUL character")
+    return text
+
+
+def _message_text(text: str) -> str:
+    if len(text) > names.TEXT_CHARS:
+        raise PydanticCustomError(
+            "too_large", "must be at most {n} characters long", {"n": names.TEXT_CHARS}
+        )
+    if not text.strip():
+        raise PydanticCustomError("blank", "must not be empty")
+    return text
+
+
+def _command(text: str) -> str:
+    if len(text.encode()) > names.COMMAND_BYTES:
+        raise PydanticCustomError(
+            "too_large", "must be at most {n} bytes long", {"n": names.COMMAND_BYTES}
+        )
+    if not text.strip():
+        raise PydanticCustomError("blank", "must not be empty")
+    return text
+
+
+def _argv(argv: list[str]) -> list[str]:
+    if not argv or not argv[0]:
+        raise PydanticCustomError("blank", "must hold at least the program's name")
+    if sum(len(arg.encode()) for arg in argv) > names.COMMAND_BYTES:
+        raise PydanticCustomError(
+            "too_large", "must be at most {n} bytes long in all", {"n": names.COMMAND_BYTES}
+        )
+    return argv
+
+
+def _env(env: dict[str, str]) -> dict[str, str]:
+    if any(not key or "=" in key for key in env):
+        raise PydanticCustomError("env", "names must not be empty or contain '='")
+    if sum(len(k.encode()) + len(v.encode()) for k, v in env.items()) > names.ENV_BYTES:
+        raise PydanticCustomError(
+            "too_large", "must be at most {n} bytes long in all", {"n": names.ENV_BYTES}
+        )
+    return env
+
+
+Str = Annotated[str, AfterValidator(_no_nul)]
+MessageText = Annotated[Str, AfterValidator(_message_text)]
+CommandText = Annotated[Str, AfterValidator(_command)]
+Argv = Annotated[list[Str], AfterValidator(_argv)]
+Env = Annotated[dict[Str, Str], AfterValidator(_env)]
+RoomId = Annotated[str, StringConstraints(pattern=names.ROOM_ID_PATTERN)]
+Ref = Annotated[Str, StringConstraints(max_length=names.REF_CHARS)]
+Key = Annotated[Str, StringConstraints(min_length=1, max_length=names.KEY_CHARS)]
+Id = Annotated[Str, StringConstraints(min_length=1, max_length=128)]
+DisplayName = Annotated[
+    Str, StringConstraints(min_length=1, max_length=names.NAME_CHARS, strip_whitespace=True)
+]
+Emoji = Annotated[Str, StringConstraints(min_length=1, max_length=names.EMOJI_CHARS)]
+Offset = Annotated[int, Field(ge=0)]
+
+
+class Position(Model):
+    """A place in a room's log."""
+
+    epoch: Str
+    offset: Offset
+
+
+class PtySize(Model):
+    cols: Annotated[int, Field(ge=1, le=1000)]
+    rows: Annotated[int, Field(ge=1, le=1000)]
+
+
+class Participant(Model):
+    """An identity: who says or runs something."""
+
+    id: Str
+    name: Str
+    kind: names.Kind
+    role: Literal["owner", "member"] | None = None
