@@ -1,0 +1,75 @@
+# Everything a person does with a clone of Duet. Each target installs what it misses, names the
+# steps as they happen, and takes no time for those that are done already.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+.PHONY: help setup run test lint bench images lock clean venv dev
+
+# The first Python of 3.11 or newer; `make PYTHON=...` chooses another.
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo "$$python" && break; done)
+HOST ?= 127.0.0.1
+PORT ?= 8080
+DATA_DIR ?= data
+# More arguments for the program that the target runs, as in `make test ARGS="-k outbox"`.
+ARGS ?=
+
+BIN := .venv/bin
+BOOTSTRAP = $(or $(PYTHON),$(error Python 3.11 or newer is needed: on Debian 12, apt-get install python3)) \
+	-m server.provision_python
+
+help: ## List the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@echo "  With arguments: make run PORT=8081 HOST=0.0.0.0 DATA_DIR=data, make test ARGS='-k outbox'"
+
+venv:
+	@$(BOOTSTRAP) run --total 7
+
+dev:
+	@$(BOOTSTRAP) dev --total 8
+
+setup: venv ## Install and build everything that `make run` needs
+	@$(BIN)/duet doctor --fix --done-steps 2
+
+# Without an engine the chat works, so a missing one is told and does not stop the server.
+run: venv ## Set up what is missing, then serve and print the URL
+	@$(BIN)/duet doctor --fix --done-steps 2 || test -f web/dist/index.html
+	@exec $(BIN)/duet serve --host $(HOST) --port $(PORT) --data-dir $(DATA_DIR) $(ARGS)
+
+test: dev ## Set up what is missing, then run all the tests
+	@$(BIN)/duet doctor --fix --tests --done-steps 2
+	@exec $(BIN)/python -m pytest $(ARGS)
+
+lint: dev ## Check style, types, layers and the page's code
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m server.provision_web npm run typecheck
+	@$(BIN)/python -m server.provision_web npm test
+
+bench: dev ## Measure, and print a table with the ratio to the reference
+	@$(BIN)/duet doctor --fix --done-steps 2
+	@exec $(BIN)/python -m tests.bench $(ARGS)
+
+images: setup ## Build the sandbox images again
+	@$(BIN)/duet images build --force
+
+# Pins for every platform and every Python from 3.11 on, with hashes and without addresses.
+LOCK = .setup/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" $(ARGS)
+
+lock: ## Pin what pyproject.toml asks for (ARGS=--upgrade for the newest)
+	@test -x .setup/lock/bin/uv || { $(PYTHON) -m venv .setup/lock && .setup/lock/bin/pip install -q uv; }
+	@$(LOCK) pyproject.toml --group build -o requirements.txt
+	@$(LOCK) pyproject.toml --group dev -c requirements.txt -o requirements-dev.txt
+	@$(LOCK) --group node -o requirements-node.txt
+
+clean: ## Remove what was built and installed here (not data/, the engine or its images)
+	rm -rf .venv .setup web/dist web/node_modules dist build *.egg-info
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache test-artifacts
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
