@@ -57,7 +57,7 @@ bench: dev ## Measure, and print a table with the ratio to the reference
 	@exec $(BIN)/python -m tests.bench $(ARGS)
 
 images: setup ## Build the sandbox images again
-	@$(BIN)/duet images build --force
+	@$(BIN)/duet images build $(ARGS)
 
 # Pins for every platform and every Python from 3.11 on, with hashes and without addresses.
 LOCK = .setup/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
