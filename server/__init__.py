@@ -1,0 +1,1 @@
+"""Composition: front door, sessions, rooms, history, execs, HTTP API, settings."""

@@ -1,0 +1,103 @@
+"""Settings: `DUET_*` from the environment and `.env`, each with its default and its reason.
+
+The README's table is held to this class by a test.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+KIB = 1024
+MIB = 1024 * 1024
+
+
+class Settings(BaseSettings):
+    """Everything a host can set; sizes in bytes, durations in the unit of the name."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="DUET_", env_file=".env", extra="ignore", validate_default=True
+    )
+
+    host: str = Field("127.0.0.1", description="Address to listen on; loopback unless told.")
+    port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    data_dir: Path = Field(Path("data"), description="Folder of the server's own data.")
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Host names besides loopback that requests may name, comma-separated."
+    )
+    redis_url: str | None = Field(
+        None, description="Redis or Valkey for history; unset, the server starts its own."
+    )
+    docker_host: str | None = Field(
+        None, description="Address of the container engine; unset, Docker's own default."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least important line that is logged."
+    )
+    log_format: Literal["console", "json"] = Field(
+        "console", description="Form of the log: for people or for machines."
+    )
+    history_events: int = Field(
+        10_000, ge=100, description="Events a room keeps; older ones are trimmed."
+    )
+    room_image: str = Field("workspace", description="Image of a room's own sandbox.")
+    room_instance_type: str = Field(
+        "standard-2", description="Instance type of a room's own sandbox."
+    )
+    sandbox_network: Literal["bridge", "none"] = Field(
+        "bridge", description="Network of sandboxes: their own bridge, or none."
+    )
+    sandbox_runtime: str | None = Field(
+        None, description="OCI runtime of sandboxes, such as runsc; unset, the engine's default."
+    )
+    max_sandboxes: int = Field(200, ge=1, description="Sandboxes that may run at once.")
+    max_running_execs: int = Field(
+        128, ge=1, description="Commands that may run at once in a room."
+    )
+    exec_timeout_ms: int = Field(
+        600_000, ge=1, description="Life of a command that asks for no other."
+    )
+    exec_output_limit_bytes: int = Field(
+        256 * MIB, ge=1, description="What a command may print before it is ended."
+    )
+    exec_head_bytes: int = Field(
+        256 * KIB, ge=0, description="Kept of the start of each of a command's streams."
+    )
+    exec_tail_bytes: int = Field(
+        768 * KIB, ge=4 * KIB, description="Kept of the end of each of a command's streams."
+    )
+    exec_kept_s: int = Field(86_400, ge=60, description="How long a command's output is kept.")
+    exec_live_burst_bytes: int = Field(
+        4 * MIB, ge=0, description="Live output of a command that is sent at once."
+    )
+    exec_live_bytes_per_s: int = Field(
+        1 * MIB, ge=1, description="Live output of a command per second after the burst."
+    )
+    frames_per_second: int = Field(
+        2_000, ge=1, description="Frames a session may send per second, with one second's burst."
+    )
+    outbox_drop_bytes: int = Field(
+        1 * MIB, ge=1, description="Waiting bytes from which a session loses live output."
+    )
+    outbox_close_bytes: int = Field(
+        8 * MIB, ge=1, description="Waiting bytes from which a session is closed as too slow."
+    )
+    silent_s: float = Field(
+        60.0, gt=0, description="A session that answers nothing for this long is closed."
+    )
+    drain_s: float = Field(
+        8.0, gt=0, le=9.0, description="Most that a graceful stop may take before it is cut short."
+    )
+
+    @field_validator("allowed_hosts", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip().lower() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("data_dir")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
