@@ -17,6 +17,7 @@ from protocol.model import (
     Emoji,
     Env,
     Id,
+    Input,
     Key,
     MessageText,
     Model,
@@ -126,7 +127,7 @@ class Exec(Command):
 class ExecInput(Command):
     type: Literal["exec.input"] = "exec.input"
     exec: Id
-    data: str | bytes | None = None
+    data: Input | bytes | None = None
     base64: Str | None = None
     eof: bool = False
 
@@ -242,6 +243,11 @@ MODELS: dict[str, type[Command]] = {
 }
 
 
+_PARTS = {name for part in (Position, PtySize) for name in part.model_fields}
+_DETAILS_MAX = 8
+"""Errors told of one frame: it is answered by a few lines, however wrong it is."""
+
+
 def parse(frame: dict[str, Any]) -> AnyCommand:
     """Check a decoded frame against its model.
 
@@ -273,16 +279,24 @@ def invalid(error: ValidationError, *, ref: str | None = None) -> Invalid:
     """A validation error in the contract's words: `{field: [messages]}`."""
     details: dict[str, list[str]] = {}
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    for item in found:
-        details.setdefault(_field(item), []).append(_words(item))
+    for item in found[:_DETAILS_MAX]:
+        texts = details.setdefault(_field(item), [])
+        if (text := _words(item)) not in texts:
+            texts.append(text)
     kind = TooLarge if any(item["type"] == "too_large" for item in found) else Invalid
     summary = "; ".join(f"{field}: {', '.join(texts)}" for field, texts in details.items())
     return kind(f"Please correct {summary}.", details=details, ref=ref)
 
 
 def _field(item: ErrorDetails) -> str:
-    """The path of an error, e.g. `since.offset`; a rule of the whole frame stands under `frame`."""
-    return ".".join(str(part) for part in item["loc"]) or "frame"
+    """The path of an error, e.g. `since.offset`; a rule of the whole frame stands under `frame`.
+
+    Of the deeper parts only indexes and names of the contract: the rest is the sender's own
+    text, which may not even be encodable, or a branch of a union.
+    """
+    first, *deeper = item["loc"] or ("frame",)
+    kept = [part for part in deeper if isinstance(part, int) or part in _PARTS]
+    return ".".join(str(part) for part in (first, *kept))
 
 
 def _words(item: ErrorDetails) -> str:

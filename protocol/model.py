@@ -30,6 +30,15 @@ class Model(BaseModel):
         return self.model_dump(by_alias=True, exclude_none=True)
 
 
+def _encodable(text: str) -> str:
+    """Pydantic lets lone surrogates through where a string has no rule of its own."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise PydanticCustomError("surrogates", "must not contain lone surrogates") from None
+    return text
+
+
 def _no_nul(text: str) -> str:
     if "\0" in text:
         raise PydanticCustomError("nul", "must not contain the NUL character")
@@ -76,7 +85,9 @@ def _env(env: dict[str, str]) -> dict[str, str]:
     return env
 
 
-Str = Annotated[str, AfterValidator(_no_nul)]
+Input = Annotated[str, AfterValidator(_encodable)]
+"""What a person types into a program: NUL is a key there (Ctrl+Space)."""
+Str = Annotated[Input, AfterValidator(_no_nul)]
 MessageText = Annotated[Str, AfterValidator(_message_text)]
 CommandText = Annotated[Str, AfterValidator(_command)]
 Argv = Annotated[list[Str], AfterValidator(_argv)]
@@ -89,7 +100,7 @@ DisplayName = Annotated[
     Str, StringConstraints(min_length=1, max_length=names.NAME_CHARS, strip_whitespace=True)
 ]
 Emoji = Annotated[Str, StringConstraints(min_length=1, max_length=names.EMOJI_CHARS)]
-Offset = Annotated[int, Field(ge=0)]
+Offset = Annotated[int, Field(ge=0, le=names.OFFSET_MAX)]
 
 
 class Position(Model):

@@ -35,6 +35,8 @@ READ_LIMIT_MAX_BYTES: Final = 1024 * 1024
 RESUME_EVENTS: Final = 1_000
 """Missed events that a rejoin replays; beyond it a fresh page is cheaper for both sides."""
 SESSION_ROOMS: Final = 100
+OFFSET_MAX: Final = 2**53 - 1
+"""The largest integer that JavaScript and Lua keep exactly."""
 BAD_FRAMES_MAX: Final = 20
 BAD_FRAMES_WINDOW_S: Final = 10.0
 
