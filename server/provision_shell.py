@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,7 +32,9 @@ QUIET_INTERVAL_S = 5.0
 COMMAND_TIMEOUT_S = 1800.0
 # Another apt may run at the same time (unattended upgrades do); it is waited for.
 APT_LOCK_WAIT_S = 300
-TAIL_LINES = 15
+# Of a command that failed: its first lines that name an error, and its last ones.
+ERROR_LINES = 4
+TAIL_LINES = 6
 
 
 class SetupError(Exception):
@@ -86,6 +89,24 @@ class Steps:
             self._open_line = False
 
 
+class Told:
+    """Keeps of a command's output what tells why it failed: bounded, in order, no line twice."""
+
+    def __init__(self) -> None:
+        self._errors: list[str] = []
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+
+    def add(self, line: str) -> None:
+        """Take the next line."""
+        if len(self._errors) < ERROR_LINES and re.search(r"\berror\b|^E: ", line, re.IGNORECASE):
+            self._errors.append(line)
+        else:
+            self._tail.append(line)
+
+    def __str__(self) -> str:
+        return "\n".join([*self._errors, *self._tail])
+
+
 def run(
     command: Sequence[str],
     *,
@@ -95,8 +116,8 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     timeout_s: float = COMMAND_TIMEOUT_S,
-) -> str:
-    """Run ``command`` to its end and return its last lines.
+) -> None:
+    """Run ``command`` to its end.
 
     Its output goes to ``.setup/<log_name>.log``; ``watch`` turns a line into progress for
     ``steps``. Raises ``SetupError`` with the end of the output when it fails, takes longer than
@@ -104,7 +125,7 @@ def run(
     """
     STATE_DIR.mkdir(exist_ok=True)
     log_path = STATE_DIR / f"{log_name}.log"
-    tail: deque[str] = deque(maxlen=TAIL_LINES)
+    told = Told()
     with log_path.open("a", encoding="utf-8") as log:
         log.write(f"$ {' '.join(command)}\n")
         try:
@@ -125,7 +146,7 @@ def run(
         try:
             for line in process.stdout or ():
                 log.write(line)
-                tail.append(line.rstrip())
+                told.add(line.rstrip())
                 shown = watch(line) if watch else None
                 if steps and shown:
                     steps.detail(shown)
@@ -135,11 +156,9 @@ def run(
             if process.poll() is None:
                 process.kill()
                 process.wait()
-    text = "\n".join(tail)
     if status != 0:
         shown_name = " ".join(part for part in command[:4] if "=" not in part)
-        raise SetupError(f"`{shown_name} …` failed with {status} (see {log_path}):\n{text}")
-    return text
+        raise SetupError(f"`{shown_name} …` failed with {status} (see {log_path}):\n{told}")
 
 
 def as_root(command: Sequence[str]) -> list[str]:
