@@ -1,0 +1,334 @@
+"""One sandbox: its container, its link, its running processes, and the moves between its states.
+
+The manager owns the instances and knows ids; what a container looks like is `containers.py`'s.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sandbox import containers
+from sandbox.engine import Engine
+from sandbox.errors import (
+    EngineError,
+    EngineUnavailable,
+    ImageMissing,
+    LinkBroken,
+    SandboxError,
+    SandboxUnavailable,
+)
+from sandbox.frames import Frame, Output
+from sandbox.link import Link
+from sandbox.process import OutputSink, Process
+from sandbox.spec import ExecSpec, SandboxRecord, SandboxSpec
+
+log = logging.getLogger(__name__)
+
+STOP_GRACE_S: Final = 1  # the runner's own TERM-then-exit takes half of it
+# After a link is lost: the engine is asked this often, this long, what became of the container.
+# Together under the five seconds in which every command's end must be told.
+ASK_EVERY_S: Final = 0.3
+ASK_FOR_S: Final = 3.5
+_NOT_FOUND, _CONFLICT = 404, 409
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the instances of one manager have in common."""
+
+    engine: Engine
+    owner: str
+    clock: Callable[[], float]
+    spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    changed: Callable[[SandboxRecord], None]
+    admit: Callable[["Instance"], None]  # raises SandboxLimit
+    networks: set[str] = field(default_factory=set)
+
+
+class Instance:
+    def __init__(self, shared: Shared, spec: SandboxSpec, *, status: str = "requested") -> None:
+        self.spec = spec
+        self.status = status
+        self._shared = shared
+        self._engine = shared.engine
+        self._lock = asyncio.Lock()
+        self._link: Link | None = None
+        self._container: str | None = None
+        self._processes: dict[str, Process] = {}
+        self._dirty: set[Process] = set()
+        self._last_error: str | None = None
+        self._raised = False
+        self._stopping = ""
+
+    @property
+    def name(self) -> str:
+        return containers.container_name(self._shared.owner, self.spec.id)
+
+    @property
+    def active(self) -> bool:
+        return self.status in ("starting", "running", "stopping")
+
+    def record(self) -> SandboxRecord:
+        return SandboxRecord(
+            id=self.spec.id,
+            status=self.status,
+            workspace_saved=self.status == "stopped" and self._container is not None,
+            image=self.spec.image,
+            instance_type=self.spec.instance_type,
+            last_error=self._last_error,
+        )
+
+    def adopt(self, container: str) -> None:
+        """A container of ours that an earlier server left, stopped."""
+        self._container, self.status = container, "stopped"
+
+    # --- commands -------------------------------------------------------------------------------
+
+    async def execute(self, spec: ExecSpec, sink: OutputSink) -> Process:
+        """Raises SandboxUnavailable."""
+        await self.ensure_running()
+        process = Process(self, spec, sink, self._shared.clock)
+        if self._link is None:  # lost between the start and here
+            process.fail("sandbox_terminated", self._stopping or "The sandbox has just ended.")
+            return process
+        self._processes[spec.exec] = process
+        process.launch()
+        return process
+
+    def send(self, fields: Mapping[str, Any]) -> None:
+        if self._link is not None:
+            self._link.send(fields)
+
+    def dirty(self, process: Process) -> None:
+        """Send its grants and acknowledgements, joined with others of this turn of the loop."""
+        if not self._dirty:
+            asyncio.get_running_loop().call_soon(self._flow)
+        self._dirty.add(process)
+
+    def _flow(self) -> None:
+        for process in self._dirty:
+            if not process.done:
+                self.send(process.flow_message())
+        self._dirty.clear()
+
+    def forget(self, process: Process) -> None:
+        self._processes.pop(process.exec, None)
+        self.send({"t": "forget", "x": process.exec})
+
+    def _on_frame(self, frame: Frame) -> None:
+        if isinstance(frame, Output):
+            if process := self._processes.get(frame.exec):
+                process.on_output(frame)
+        elif process := self._processes.get(str(frame.fields.get("x", ""))):
+            try:
+                process.on_control(frame.fields)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise LinkBroken(f"a broken {frame.fields['t']}: {error!r}") from error
+        elif frame.fields["t"] == "fault":
+            log.warning("sandbox %s: runner: %s", self.spec.id, frame.fields.get("message"))
+
+    # --- start ----------------------------------------------------------------------------------
+
+    async def ensure_running(self) -> None:
+        """Coalesces: two at once start one container. Raises SandboxUnavailable."""
+        if self._link is not None and self.status == "running":
+            return
+        # Shielded: one caller's cancellation must not leave another's start half done.
+        await asyncio.shield(self._shared.spawn(self._start_once()))
+
+    async def _start_once(self) -> None:
+        async with self._lock:
+            if self._link is not None and self.status == "running":
+                return
+            self._shared.admit(self)
+            self._move("starting")
+            try:
+                await self._start()
+            except SandboxError as error:
+                self._last_error = error.message
+                self._move("error")
+                if isinstance(error, SandboxUnavailable):
+                    raise
+                raise SandboxUnavailable(f"The sandbox did not start: {error.message}") from error
+
+    async def _start(self) -> None:
+        cpus = (await self._engine.info()).cpus
+        container = self._container or await self._obtain(cpus)
+        link = Link(self._on_frame, self._on_closed)
+        try:
+            await link.start(self._engine, container)
+        except (SandboxError, asyncio.CancelledError) as error:
+            await self._after_failed_start(container, error)
+            raise
+        self._container, self._link, self._raised = container, link, False
+        self._last_error, self._stopping = None, ""
+        self._move("running")
+        self._shared.spawn(self._settle_limits(link, container, cpus))
+
+    async def _after_failed_start(self, container: str, error: BaseException) -> None:
+        if isinstance(error, EngineError) and error.status == _NOT_FOUND:
+            self._container = None  # removed from outside; the next start makes a new one
+        with suppress(SandboxError):
+            await self._engine.kill(container)
+
+    async def _obtain(self, cpus: int) -> str:
+        """The container of this id: the one that is there, else a new one."""
+        found = await self._engine.inspect(self.name)
+        if found is None:
+            return await self._create(cpus)
+        labels = found["Config"].get("Labels") or {}
+        if labels.get(containers.OWNER_LABEL) != self._shared.owner:
+            raise SandboxUnavailable(f"A container named {self.name} is not Duet's; remove it.")
+        container = str(found["Id"])
+        if found["State"].get("Running"):
+            await self._engine.kill(container)
+        await self._engine.update(container, containers.limits(self.spec, cpus, starting=True))
+        return container
+
+    async def _create(self, cpus: int) -> str:
+        if self.spec.network != "none" and containers.NETWORK not in self._shared.networks:
+            await self._engine.ensure_network(containers.NETWORK, containers.NETWORK_OPTIONS)
+            self._shared.networks.add(containers.NETWORK)
+        config = containers.create_config(self._shared.owner, self.spec, cpus)
+        try:
+            return await self._engine.create(self.name, config)
+        except EngineError as error:
+            if error.status == _NOT_FOUND:
+                raise ImageMissing(
+                    f"The image {self.spec.image} is not built. Run `duet images build`."
+                ) from error
+            raise
+
+    async def _settle_limits(self, link: Link, container: str, cpus: int) -> None:
+        """From the start's CPU limit to the type's own, read back: a limit not set is no limit."""
+        wanted = containers.limits(self.spec, cpus)
+        try:
+            await self._engine.update(container, wanted)
+            found = await self._engine.inspect(container)
+            if found is None or link is not self._link:
+                return
+            for name, value in wanted.items():
+                if found["HostConfig"].get(name) != value:
+                    raise EngineError(500, f"the engine did not take {name}")
+        except SandboxError as error:
+            if link is self._link:
+                log.warning("sandbox %s: limits not set: %s", self.spec.id, error.message)
+                self.abandon("Its limits could not be set, so the sandbox was stopped.")
+
+    # --- ends -----------------------------------------------------------------------------------
+
+    def raise_cpu(self) -> None:
+        """A kill takes too long: perhaps the runner has no CPU left to do it with."""
+        if not self._raised and self._link is not None and self._container is not None:
+            self._raised = True
+            self._shared.spawn(self._raise_and_restore(self._link, self._container))
+
+    async def _raise_and_restore(self, link: Link, container: str) -> None:
+        with suppress(SandboxError):
+            cpus = (await self._engine.info()).cpus
+            await self._engine.update(container, containers.limits(self.spec, cpus, starting=True))
+            await asyncio.sleep(ASK_FOR_S)
+            self._raised = False
+            if link is self._link:
+                await self._settle_limits(link, container, cpus)
+
+    def abandon(self, message: str) -> None:
+        """Kill the container now; its commands end with `message`."""
+        if self._link is not None and self._container is not None:
+            self._stopping = message
+            self._shared.spawn(self._kill_quietly(self._container))
+
+    async def _kill_quietly(self, container: str) -> None:
+        with suppress(SandboxError):
+            await self._engine.kill(container)
+
+    def _on_closed(self) -> None:
+        """The link is gone; what that means is for the engine to say."""
+        link, self._link = self._link, None
+        if link is not None:
+            if link.last_words:
+                log.warning("sandbox %s: runner: %s", self.spec.id, link.last_words)
+            self._shared.spawn(self._settle_loss())
+
+    async def _settle_loss(self) -> None:
+        reason, message, status = await self._what_became()
+        self._end_all(reason, message)
+        if self._link is None and self.status == "running":
+            self._last_error = message if status == "error" else self._last_error
+            self._move(status)
+
+    async def _what_became(self) -> tuple[str, str, str]:
+        """(reason, message, status) for what ran when the link was lost."""
+        deadline = asyncio.get_running_loop().time() + ASK_FOR_S
+        container = self._container or self.name
+        while True:
+            try:
+                found = await self._engine.inspect(container, timeout_s=1.0)
+                break
+            except EngineUnavailable as error:
+                if asyncio.get_running_loop().time() >= deadline:
+                    return "sandbox_unavailable", f"The sandbox was lost: {error.message}", "error"
+                await asyncio.sleep(ASK_EVERY_S)
+            except EngineError as error:
+                return "sandbox_unavailable", f"The sandbox was lost: {error.message}", "error"
+        if found is None:
+            self._container = None
+            return "sandbox_terminated", "The sandbox was removed while it ran.", "stopped"
+        if found["State"].get("Running"):
+            # Its runner can't be spoken to any more, so nobody could end what runs in it.
+            await self._kill_quietly(container)
+        return "sandbox_terminated", self._stopping or "The sandbox ended while it ran.", "stopped"
+
+    def _end_all(self, reason: str, message: str) -> None:
+        for process in list(self._processes.values()):
+            process.fail(reason, message)
+
+    async def stop(self, message: str, *, grace_s: int = STOP_GRACE_S) -> None:
+        """Stop it, keeping its files. Idempotent. Raises EngineUnavailable, EngineError."""
+        async with self._lock:
+            if self._link is None and not self.active:
+                return
+            self._stopping = message
+            self._move("stopping")
+            try:
+                if self._container is not None:
+                    await self._engine.stop(self._container, grace_s)
+            except SandboxError as error:
+                self._last_error = error.message
+                self._move("error")
+                raise
+            finally:
+                self._drop_link(message)
+            self._move("stopped")
+
+    async def destroy(self) -> None:
+        """Remove container and files. Idempotent. Raises EngineUnavailable, EngineError."""
+        async with self._lock:
+            self._stopping = "The sandbox was destroyed."
+            self._move("stopping")
+            try:
+                await self._engine.remove(self._container or self.name)
+                if self.spec.profile == "strict":
+                    await self._engine.remove_volume(self.name)
+            except SandboxError as error:
+                self._last_error = error.message
+                self._move("error")
+                raise
+            finally:
+                self._drop_link(self._stopping)
+            self._container = None
+            self._move("stopped")
+
+    def _drop_link(self, message: str) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+        self._end_all("sandbox_terminated", message)
+
+    def _move(self, status: str) -> None:
+        if status != self.status:
+            self.status = status
+            self._shared.changed(self.record())
