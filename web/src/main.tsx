@@ -1,2 +1,15 @@
 import { render } from "preact";
-render(<p>Duet</p>, document.getElementById("app")!);
+import "./styles/tokens.css";
+import "./styles/layout.css";
+import "./styles/timeline.css";
+import "./styles/exec.css";
+import "./styles/composer.css";
+import { start } from "./state/app";
+import { watchRooms } from "./state/rooms";
+import { watchRoute } from "./state/route";
+import { Shell } from "./views/shell";
+
+watchRoute();
+watchRooms();
+start();
+render(<Shell />, document.getElementById("app")!);

@@ -1,0 +1,84 @@
+/** Numbers and reasons in words. Pure. */
+import type { ExecExited } from "../protocol";
+
+export function bytesInWords(bytes: number): string {
+  if (bytes < 1024) return `${bytes} ${bytes === 1 ? "byte" : "bytes"}`;
+  const units = ["KiB", "MiB", "GiB"];
+  let value = bytes / 1024;
+  let unit = 0;
+  while (value >= 1024 && unit < units.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${value >= 10 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
+}
+
+export function durationInWords(ms: number): string {
+  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
+  const seconds = ms / 1000;
+  if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.floor(seconds)} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+/** For a clock that ticks once a second: no tenths, which would jump about. */
+export function elapsedInWords(ms: number): string {
+  return ms < 60_000 ? `${Math.max(0, Math.floor(ms / 1000))} s` : durationInWords(ms);
+}
+
+export function countOf(n: number, one: string, many = `${one}s`): string {
+  return `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
+}
+
+export type Mark = "ok" | "bad" | "stopped";
+
+/** The short word beside a card's mark, such as "exit 1" or "timed out". */
+export function endInWords(end: ExecExited): string {
+  if (end.ok) return "exit 0";
+  switch (end.reason) {
+    case "command_failed":
+      return end.signal ? `killed by ${end.signal}` : `exit ${end.exitCode ?? "?"}`;
+    case "timeout":
+      return "timed out";
+    case "cancelled":
+      return "stopped";
+    case "out_of_memory":
+      return "out of memory";
+    case "output_limit":
+      return "too much output";
+    case "sandbox_terminated":
+      return "sandbox ended";
+    case "sandbox_unavailable":
+      return "no sandbox";
+    case "internal_error":
+      return "internal error";
+    default:
+      return end.reason ? end.reason.replaceAll("_", " ") : "failed";
+  }
+}
+
+export function markOf(end: ExecExited): Mark {
+  if (end.ok) return "ok";
+  return end.reason === "cancelled" ? "stopped" : "bad";
+}
+
+/** A sentence for ends that a mark and a number do not explain; undefined for a plain exit code. */
+export function whyInWords(end: ExecExited): string | undefined {
+  if (end.ok || (end.reason === "command_failed" && !end.signal)) return undefined;
+  return end.message || undefined;
+}
+
+export function initials(name: string): string {
+  const words = name.trim().split(/[\s._-]+/u).filter(Boolean);
+  const letters = words.length > 1 ? [...words[0]!][0]! + [...words[1]!][0]! : [...(words[0] ?? "?")].slice(0, 2).join("");
+  return letters.toUpperCase();
+}
+
+/** A stable hue per participant, in degrees. */
+export function hueOf(id: string): number {
+  let hash = 2166136261;
+  for (const char of id) hash = Math.imul(hash ^ char.codePointAt(0)!, 16777619);
+  // Steps of 24°: fifteen hues that can be told apart.
+  return ((hash >>> 0) % 15) * 24;
+}

@@ -1,0 +1,40 @@
+/** The wire as the page uses it: the generated types, and what the HTTP list of rooms looks like.
+ * What a field means stands in PROTOCOL. */
+import type { LogEvent, Sandbox, ServerFrame } from "./generated/frames";
+
+export { SUBPROTOCOL_JSON } from "./generated/frames";
+export type {
+  Ack,
+  ClientFrame,
+  ErrorFrame,
+  ExecExited,
+  ExecGap,
+  ExecOutput,
+  ExecStarted,
+  Joined,
+  Limits,
+  LogEvent,
+  Message,
+  Page,
+  Participant,
+  Position,
+  Sandbox,
+  ServerFrame,
+  Welcome,
+} from "./generated/frames";
+
+/** A room in the HTTP list. Servers may leave out what they don't count. */
+export interface RoomInfo {
+  id: string;
+  name?: string;
+  description?: string;
+  createdTs?: number;
+  running?: number | null;
+  members?: number | null;
+  sandbox?: Partial<Sandbox> | string | null;
+}
+
+/** Whether a frame stands in a room's log. Its type may be one that the page does not know. */
+export function isPersisted(frame: ServerFrame): frame is LogEvent {
+  return "offset" in frame && typeof frame.offset === "number" && "by" in frame && "room" in frame;
+}

@@ -1,0 +1,152 @@
+/** The output of each command on the page: frames in, rows for the view out. */
+import { signal, type Signal } from "@preact/signals";
+import { Assembly, type Piece } from "../model/output";
+import type { ExecExited, ExecGap, ExecOutput } from "../protocol";
+import { needsTerminal, plainLines } from "../term/plain";
+import { Screen, type Row } from "../term/screen";
+
+/** How a stored range of output is fetched: frames in the order they came. */
+export type Reader = (exec: string, streams: readonly string[]) => Promise<(ExecOutput | ExecGap)[]>;
+
+const bump = (version: Signal<number>): (() => void) => {
+  let asked = false;
+  return () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => {
+      asked = false;
+      version.value += 1;
+    });
+  };
+};
+
+export class CommandOutput {
+  readonly version = signal(0);
+  readonly loading = signal(false);
+  readonly problem = signal<string | undefined>(undefined);
+  #changed = bump(this.version);
+  #assembly = new Assembly();
+  #screen: Screen | undefined;
+  #backlog: (ExecOutput | ExecGap)[] | undefined;
+  #end: ExecExited | undefined;
+  #plain: readonly Row[] | undefined;
+  /** Whether frames were received, live or read back; otherwise an end's tails are all there is. */
+  fed = false;
+
+  constructor(readonly exec: string) {}
+
+  feed(frame: ExecOutput | ExecGap): void {
+    this.#backlog?.push(frame);
+    this.fed = true;
+    this.#take(frame.type === "exec.output" ? this.#assembly.output(frame) : this.#assembly.gap(frame));
+  }
+
+  /** The command ended. What never arrived becomes a gap that can be loaded. */
+  exited(end: ExecExited): void {
+    if (this.#end) return;
+    this.#end = end;
+    if (!this.fed) return this.#showTails(end);
+    this.#take(this.#assembly.finish(end.bytes ?? {}));
+    void this.#screen?.end();
+  }
+
+  /** Settled rows and those of the screen that may still change. */
+  rows(): { settled: readonly Row[]; live: readonly Row[] } {
+    void this.version.value;
+    if (this.#plain) return { settled: this.#plain, live: [] };
+    return { settled: this.#screen?.settled ?? [], live: this.#screen?.live ?? [] };
+  }
+
+  /** Whether some of it is on the server but not here. */
+  get partial(): boolean {
+    if (this.fed) return this.#assembly.missing > 0;
+    return Object.values(this.#end?.truncated ?? {}).some(Boolean);
+  }
+
+  /** Reads everything that is kept and shows it in place of what stood here. */
+  async loadAll(reader: Reader): Promise<void> {
+    if (this.loading.value) return;
+    this.loading.value = true;
+    this.problem.value = undefined;
+    this.#backlog = [];
+    try {
+      const frames = await reader(this.exec, Object.keys(this.#end?.bytes ?? { stdout: 0, stderr: 0 }));
+      this.#replace([...frames, ...this.#backlog]);
+    } catch (error) {
+      this.problem.value = (error as Error).message;
+    } finally {
+      this.#backlog = undefined;
+      this.loading.value = false;
+    }
+  }
+
+  #replace(frames: readonly (ExecOutput | ExecGap)[]): void {
+    const screen = new Screen(this.#changed);
+    this.#assembly = new Assembly();
+    this.#screen = screen;
+    this.#plain = undefined;
+    this.fed = true;
+    for (const frame of frames)
+      this.#take(frame.type === "exec.output" ? this.#assembly.output(frame) : this.#assembly.gap(frame));
+    if (!this.#end) return;
+    this.#take(this.#assembly.finish(this.#end.bytes ?? {}));
+    void screen.end();
+  }
+
+  #take(pieces: readonly Piece[]): void {
+    if (pieces.length === 0) return;
+    this.#screen ??= new Screen(this.#changed);
+    for (const piece of pieces) {
+      if (piece.kind === "text") this.#screen.write(piece.text);
+      else this.#screen.gap({ stream: piece.stream, bytes: piece.bytes, kept: piece.kept });
+    }
+  }
+
+  #showTails(end: ExecExited): void {
+    const parts = [end.stdout, end.stderr].filter((part): part is string => Boolean(part));
+    const text = parts.map((part) => (part.endsWith("\n") ? part : `${part}\n`)).join("");
+    if (!needsTerminal(text)) {
+      this.#plain = plainLines(text);
+      this.#changed();
+      return;
+    }
+    this.#screen = new Screen(this.#changed);
+    this.#screen.write(text);
+    void this.#screen.end();
+  }
+}
+
+/** Commands whose output stays in memory after it was looked at. */
+const KEPT_OUTPUTS = 400;
+
+export class Outputs {
+  #all = new Map<string, CommandOutput>();
+
+  of(exec: string): CommandOutput {
+    let output = this.#all.get(exec);
+    if (output) return output;
+    this.#all.set(exec, (output = new CommandOutput(exec)));
+    if (this.#all.size > KEPT_OUTPUTS) this.#all.delete(this.#all.keys().next().value!);
+    return output;
+  }
+
+  has(exec: string): boolean {
+    return this.#all.has(exec);
+  }
+
+  feed(frame: ExecOutput | ExecGap): void {
+    this.of(frame.exec).feed(frame);
+  }
+}
+
+/** Frames of several streams in the order they were printed. A gap has no `pos`; it stands where
+ * its stream's bytes before it ended. */
+export function inOrder(frames: readonly (ExecOutput | ExecGap)[]): (ExecOutput | ExecGap)[] {
+  const ends = new Map<string, number>();
+  const keyed = frames.map((frame, at) => {
+    const pos = frame.type === "exec.output" ? frame.pos : (ends.get(frame.stream) ?? 0);
+    if (frame.type === "exec.output") ends.set(frame.stream, frame.pos + frame.size);
+    return { frame, pos, at };
+  });
+  return keyed.sort((a, b) => a.pos - b.pos || a.at - b.at).map(({ frame }) => frame);
+}

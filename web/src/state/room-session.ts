@@ -1,0 +1,214 @@
+/** One room as this page is in it: joins, takes its events, sends and sends again. */
+import { signal } from "@preact/signals";
+import type { Connection } from "../net/connection";
+import { LOST, RequestError } from "../net/connection";
+import type { Mode } from "../model/composer";
+import * as model from "../model/room";
+import { isPersisted, type Ack, type ExecGap, type ExecOutput, type Joined, type Page, type Participant, type ServerFrame } from "../protocol";
+import { inOrder, Outputs, type Reader } from "./outputs";
+import { change, settle, without, type Outgoing, type OutgoingList } from "./outgoing";
+
+/** A page of history per request. */
+const PAGE_EVENTS = 60;
+/** A typing sign without another one fades after this, should its end be lost. */
+const TYPING_FADES_MS = 8000;
+/** Bytes asked for at once when output is read back. */
+const READ_BYTES = 256 * 1024;
+/** A room that says "rejoin" gets this long to recover. */
+const REJOIN_AFTER_MS = 1000;
+
+export interface Problem {
+  code: string;
+  message: string;
+}
+
+export class RoomSession {
+  readonly state;
+  readonly outgoing = signal<OutgoingList>([]);
+  readonly problem = signal<Problem | undefined>(undefined);
+  readonly loadingOlder = signal(false);
+  readonly olderProblem = signal<string | undefined>(undefined);
+  readonly outputs = new Outputs();
+  #joining = 0;
+  #sent = new Set<string>();
+  #fades = new Map<string, ReturnType<typeof setTimeout>>();
+
+  constructor(
+    readonly id: string,
+    private readonly connection: Connection,
+    private readonly me: () => Participant | undefined,
+    private readonly onNews: (frame: ServerFrame) => void,
+  ) {
+    this.state = signal(model.emptyRoom(id));
+  }
+
+  async join(): Promise<void> {
+    const attempt = (this.#joining += 1);
+    this.state.value = { ...this.state.value, joined: false };
+    const since = model.positionOf(this.state.value);
+    try {
+      const frame = await this.connection.request<Joined>({ type: "join", room: this.id, ...(since && { since }) });
+      if (attempt !== this.#joining) return;
+      this.problem.value = undefined;
+      this.#joined(frame);
+    } catch (error) {
+      // Lost on the way: the next session joins again by itself.
+      if (attempt !== this.#joining || !(error instanceof RequestError) || error.code === LOST) return;
+      this.problem.value = { code: error.code, message: error.message };
+      if (error.retryable) setTimeout(() => attempt === this.#joining && void this.join(), error.retryAfterMs ?? REJOIN_AFTER_MS);
+    }
+  }
+
+  leave(): void {
+    this.#joining += 1;
+    if (this.state.value.joined) this.connection.send({ type: "leave", room: this.id });
+    this.disconnected();
+  }
+
+  disconnected(): void {
+    this.#joining += 1;
+    this.#sent.clear();
+    this.state.value = { ...this.state.value, joined: false, typing: new Map() };
+  }
+
+  #joined(frame: Joined): void {
+    this.state.value = model.applyJoined(this.state.value, frame);
+    this.outgoing.value = settle(this.outgoing.value, frame.events, this.me()?.id);
+    for (const event of frame.events) if (event.type === "exec.exited" && this.outputs.has(event.exec)) this.outputs.of(event.exec).exited(event);
+    for (const one of this.outgoing.value) if (one.state === "sending") void this.#send(one);
+  }
+
+  /** A frame of this room that answers no request. */
+  take(frame: ServerFrame): void {
+    if (!this.state.value.joined) return;
+    if (isPersisted(frame)) return this.#log(frame);
+    switch (frame.type) {
+      case "exec.output":
+      case "exec.gap":
+        return this.outputs.feed(frame);
+      case "participant.joined":
+      case "participant.left":
+        this.state.value = model.withPerson(this.state.value, frame.participant, frame.type === "participant.joined");
+        return;
+      case "typing":
+        if ("participant" in frame) this.#typing(frame.participant, frame.on);
+        return;
+      case "left":
+        this.disconnected();
+        if (frame.rejoin) setTimeout(() => void this.join(), REJOIN_AFTER_MS);
+        else this.problem.value = { code: frame.code, message: frame.message };
+        return;
+      default:
+    }
+  }
+
+  #log(event: ServerFrame & { offset: number }): void {
+    if (!isPersisted(event)) return;
+    if (model.leavesHole(this.state.value, event.offset)) return void this.join();
+    if (event.offset <= this.state.value.offset) return;
+    this.state.value = model.applyLive(this.state.value, event);
+    this.outgoing.value = settle(this.outgoing.value, [event], this.me()?.id);
+    if (event.type === "exec.exited") this.outputs.of(event.exec).exited(event);
+    // Known to have begun here, so what comes is its whole output.
+    if (event.type === "exec.started") this.outputs.of(event.exec).fed = true;
+    this.onNews(event);
+  }
+
+  #typing(person: Participant, on: boolean): void {
+    if (person.id === this.me()?.id) return;
+    this.state.value = model.withTyping(this.state.value, person, on);
+    clearTimeout(this.#fades.get(person.id));
+    this.#fades.delete(person.id);
+    if (on) this.#fades.set(person.id, setTimeout(() => this.#typing(person, false), TYPING_FADES_MS));
+  }
+
+  async loadOlder(): Promise<void> {
+    if (this.loadingOlder.value || !this.state.value.more) return;
+    this.loadingOlder.value = true;
+    this.olderProblem.value = undefined;
+    const { epoch, from: before } = this.state.value;
+    try {
+      const page = await this.connection.request<Page>({ type: "history", room: this.id, before, limit: PAGE_EVENTS });
+      if (this.state.value.epoch === epoch) this.state.value = model.applyPage(this.state.value, page.events, page.more);
+    } catch (error) {
+      this.olderProblem.value = (error as Error).message;
+    } finally {
+      this.loadingOlder.value = false;
+    }
+  }
+
+  say(mode: Mode, text: string, replyTo?: string): void {
+    const one: Outgoing = { key: randomKey(), mode, text, ts: Date.now(), replyTo, state: "sending" };
+    this.outgoing.value = [...this.outgoing.value, one];
+    void this.#send(one);
+  }
+
+  retry(key: string): void {
+    this.outgoing.value = change(this.outgoing.value, key, { state: "sending", problem: undefined });
+    const one = this.outgoing.value.find((each) => each.key === key);
+    if (one) void this.#send(one);
+  }
+
+  discard(key: string): void {
+    this.outgoing.value = without(this.outgoing.value, key);
+  }
+
+  /** Sent once per session; what a lost session leaves open is sent after the next join. */
+  async #send(one: Outgoing): Promise<void> {
+    if (!this.state.value.joined || this.#sent.has(one.key)) return;
+    this.#sent.add(one.key);
+    const { key, text } = one;
+    try {
+      const ack = await this.connection.request<Ack>(
+        one.mode === "run"
+          ? { type: "exec", room: this.id, command: text, key }
+          : { type: "say", room: this.id, text, key, ...(one.replyTo && { replyTo: one.replyTo }) },
+      );
+      if (ack.offset !== undefined && ack.offset <= this.state.value.offset) this.discard(key);
+      else this.outgoing.value = change(this.outgoing.value, key, { offset: ack.offset });
+    } catch (error) {
+      if (error instanceof RequestError && error.code === LOST) return;
+      this.#sent.delete(key);
+      this.outgoing.value = change(this.outgoing.value, key, { state: "failed", problem: (error as Error).message });
+    }
+  }
+
+  typing(on: boolean): void {
+    if (this.state.value.joined) this.connection.send({ type: "typing", room: this.id, on });
+  }
+
+  /** These reject with words for a person. */
+  stop(exec: string): Promise<Ack> {
+    return this.connection.request({ type: "exec.cancel", exec });
+  }
+  edit(id: string, text: string): Promise<Ack> {
+    return this.connection.request({ type: "edit", room: this.id, id, text });
+  }
+  delete(id: string): Promise<Ack> {
+    return this.connection.request({ type: "delete", room: this.id, id });
+  }
+  react(id: string, emoji: string, on: boolean): Promise<Ack> {
+    return this.connection.request({ type: "react", room: this.id, id, emoji, on });
+  }
+
+  /** Reads what is kept of a command's streams, in the order it was printed. */
+  readonly read: Reader = async (exec, streams) => {
+    const frames: (ExecOutput | ExecGap)[] = [];
+    for (const stream of streams as ("stdout" | "stderr" | "pty")[]) {
+      let at = 0;
+      for (;;) {
+        const ack = await this.connection.request<Ack>({ type: "exec.read", exec, stream, at, limit: READ_BYTES }, (frame) => {
+          if (frame.type === "exec.output" || frame.type === "exec.gap") frames.push(frame);
+        });
+        if (ack.at === undefined || ack.end === undefined || ack.at >= ack.end || ack.at <= at) break;
+        at = ack.at;
+      }
+    }
+    return inOrder(frames);
+  };
+}
+
+function randomKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(12));
+  return Array.from(bytes, (byte) => byte.toString(36).padStart(2, "0")).join("");
+}

@@ -1,0 +1,108 @@
+/** The right side: who is here, how the sandbox stands, what runs. */
+import type { ComponentChildren } from "preact";
+import { runningExecs } from "../model/room";
+import { elapsedInWords } from "../model/words";
+import { me, skewMs } from "../state/app";
+import type { RoomSession } from "../state/room-session";
+import { drawer, now, tell } from "../state/ui";
+import type { Participant, Sandbox } from "../protocol";
+import { Face, StateMark, StatusDot, statusInWords } from "./face";
+
+export function DetailsPanel({ session }: { session: RoomSession }) {
+  const room = session.state.value;
+  const running = runningExecs(room);
+  return (
+    <aside id="details" class={`panel right${drawer.value === "details" ? " open" : ""}`} aria-label="People and sandbox" data-testid="details-panel">
+      <Section title="People">
+        <ul class="people" data-testid="people">
+          {sorted(room.participants).map((person) => (
+            <Person key={person.id} person={person} />
+          ))}
+        </ul>
+      </Section>
+      <Section title="Sandbox">
+        <SandboxState sandbox={room.sandbox} />
+      </Section>
+      <Section title="Running">
+        {running.length === 0 && <p class="soft">Nothing is running.</p>}
+        <ul class="running" data-testid="running">
+          {running.map((exec) => (
+            <li key={exec.id} data-testid="running-exec">
+              <StateMark mark="go" />
+              <code class="cut" title={exec.started.command}>
+                {exec.started.command}
+              </code>
+              <span class="soft num">{elapsedInWords(now.value - skewMs.value - exec.ts)}</span>
+              <button class="small" data-testid="running-stop" aria-label={`Stop ${exec.started.command.slice(0, 40)}`} onClick={() => void session.stop(exec.id).catch(tell)}>
+                Stop
+              </button>
+            </li>
+          ))}
+        </ul>
+      </Section>
+    </aside>
+  );
+}
+
+function Section({ title, children }: { title: string; children: ComponentChildren }) {
+  return (
+    <section>
+      <h2>{title}</h2>
+      {children}
+    </section>
+  );
+}
+
+/** You first, then people, bots and the agent, each by name. */
+function sorted(people: readonly Participant[]): Participant[] {
+  const rank = (one: Participant): number => (one.id === me.value?.id ? 0 : one.kind === "human" ? 1 : one.kind === "bot" ? 2 : 3);
+  return [...people].sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name));
+}
+
+function Person({ person }: { person: Participant }) {
+  const words = person.id === me.value?.id ? "you" : person.kind !== "human" ? person.kind : (person.role ?? "");
+  return (
+    <li data-testid="person" data-name={person.name}>
+      <Face person={person} />
+      <span class="cut">{person.name}</span>
+      <small>{words}</small>
+    </li>
+  );
+}
+
+function SandboxState({ sandbox }: { sandbox: Sandbox | undefined }) {
+  const status = sandbox?.status;
+  const idle = !status || status === "stopped";
+  return (
+    <div data-testid="sandbox" data-status={status ?? "none"}>
+      <p class="row">
+        <StatusDot status={status} /> {statusInWords(status)}
+      </p>
+      {idle && <p class="soft">It starts with the first command.{sandbox?.workspaceSaved ? " Your files are kept." : ""}</p>}
+      {sandbox && (
+        <dl class="kv">
+          <dt>Image</dt>
+          <dd>{sandbox.image}</dd>
+          <dt>Size</dt>
+          <dd>{sandbox.instanceType}</dd>
+          {sandbox.expectedStopAt != null && status === "running" && (
+            <>
+              <dt>Sleeps</dt>
+              <dd>{sleepsInWords(sandbox.expectedStopAt - now.value)}</dd>
+            </>
+          )}
+        </dl>
+      )}
+      {sandbox?.lastError && (
+        <p class="problem" data-testid="sandbox-error">
+          {sandbox.lastError}
+        </p>
+      )}
+    </div>
+  );
+}
+
+function sleepsInWords(ms: number): string {
+  if (ms <= 0) return "when idle";
+  return ms < 60_000 ? "in under a minute" : `in ${Math.ceil(ms / 60_000)} min if idle`;
+}

@@ -1,0 +1,134 @@
+/** A room's middle: header, conversation, who is typing, composer. */
+import { useComputed } from "@preact/signals";
+import type { Problem, RoomSession } from "../state/room-session";
+import { rooms } from "../state/rooms";
+import { linkOf, onLink } from "../state/route";
+import { copy, drawer } from "../state/ui";
+import { Composer } from "./composer";
+import { Face } from "./face";
+import { Icon } from "./icons";
+import { NewRoom } from "./new-room";
+import { Timeline } from "./timeline";
+
+/** Faces in the header; more are a number. */
+const FACES = 5;
+
+function useName(session: RoomSession): { name: string; description: string } {
+  const listed = rooms.value.find((room) => room.id === session.id);
+  const state = useComputed(() => session.state.value.name).value;
+  const description = useComputed(() => session.state.value.description).value;
+  // A room.updated is newer than the list; without one the state's name is the id.
+  return { name: state !== session.id ? state : listed?.name || session.id, description: description || listed?.description || "" };
+}
+
+export function Room({ session }: { session: RoomSession }) {
+  const { name, description } = useName(session);
+  const problem = session.problem.value;
+  return (
+    <main class="room" id="main" tabIndex={-1}>
+      <header class="bar">
+        <DrawerButton which="rooms" label="Rooms" />
+        <h1 data-testid="room-title">{name}</h1>
+        <p class="cut soft">{description}</p>
+        {!problem && (
+          <>
+            <Faces session={session} />
+            <button class="invite" data-testid="invite" onClick={() => void copy(linkOf(session.id), "Link copied. Whoever opens it is in this room.")}>
+              <Icon name="link" /> Invite
+            </button>
+            <DrawerButton which="details" label="People and sandbox" />
+          </>
+        )}
+      </header>
+      {problem ? (
+        <RoomProblem session={session} problem={problem} />
+      ) : (
+        <>
+          <Timeline session={session} />
+          <TypingLine session={session} />
+          <Composer key={session.id} session={session} label={name} />
+        </>
+      )}
+    </main>
+  );
+}
+
+export function DrawerButton({ which, label }: { which: "rooms" | "details"; label: string }) {
+  const open = drawer.value === which;
+  return (
+    <button class={`icon-only only-narrow ${which}`} data-testid={`open-${which}`} aria-label={label} aria-expanded={open} aria-controls={which} onClick={() => (drawer.value = open ? undefined : which)}>
+      <Icon name={which === "rooms" ? "menu" : "people"} />
+    </button>
+  );
+}
+
+function Faces({ session }: { session: RoomSession }) {
+  const people = useComputed(() => session.state.value.participants).value;
+  const words = `${people.length} here: ${people.map((one) => one.name).join(", ")}`;
+  return (
+    <span class="faces" role="img" aria-label={words} title={words} data-testid="faces">
+      {people.slice(0, FACES).map((person) => (
+        <Face key={person.id} person={person} />
+      ))}
+      {people.length > FACES && <span class="face more">+{people.length - FACES}</span>}
+    </span>
+  );
+}
+
+function TypingLine({ session }: { session: RoomSession }) {
+  const typing = useComputed(() => session.state.value.typing).value;
+  const names = [...typing.values()].map((person) => person.name);
+  const words =
+    names.length === 0 ? "" : names.length === 1 ? `${names[0]} is typing…` : names.length === 2 ? `${names[0]} and ${names[1]} are typing…` : `${names.length} people are typing…`;
+  return (
+    <div class="typing" data-testid="typing" aria-live="off">
+      {words}
+    </div>
+  );
+}
+
+const TITLES: { readonly [code: string]: string } = {
+  unknown_room: "There is no room here",
+  deleted: "This room was deleted",
+  removed: "You were taken out of this room",
+  forbidden: "This room is not open to you",
+};
+
+function RoomProblem({ session, problem }: { session: RoomSession; problem: Problem }) {
+  const unknown = problem.code === "unknown_room" || problem.code === "deleted";
+  const makeable = unknown && /^[a-z0-9][a-z0-9_-]{0,63}$/u.test(session.id);
+  return (
+    <div class="welcome inner" data-testid="room-problem" data-code={problem.code}>
+      <div class="sheet">
+        <h2>{TITLES[problem.code] ?? "This room can't be opened"}</h2>
+        <p class="soft">
+          {unknown ? (
+            <>
+              No room is called <b>{session.id}</b>. The link may be mistyped, or the room was removed.
+            </>
+          ) : (
+            problem.message
+          )}
+        </p>
+        {makeable && (
+          <NewRoom
+            id={session.id}
+            initial={session.id}
+            onDone={() => {
+              session.problem.value = undefined;
+              void session.join();
+            }}
+          />
+        )}
+        <p>
+          {!unknown && (
+            <button onClick={() => ((session.problem.value = undefined), void session.join())}>Try again</button>
+          )}{" "}
+          <a href="/" onClick={(event) => onLink(event, undefined)}>
+            Back to all rooms
+          </a>
+        </p>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,104 @@
+/** The left side: rooms, and who you are. */
+import { useState } from "preact/hooks";
+import { current, me, signOut } from "../state/app";
+import { rooms, roomsError, roomsLoaded, sandboxStatus } from "../state/rooms";
+import { onLink, pathOf } from "../state/route";
+import { drawer, setTheme, theme, type Theme } from "../state/ui";
+import type { RoomInfo } from "../protocol";
+import { Face, StatusDot } from "./face";
+import { Icon, type IconName } from "./icons";
+import { Brand } from "./name-screen";
+import { NewRoom } from "./new-room";
+
+export function RoomsPanel() {
+  const [making, setMaking] = useState(false);
+  return (
+    <nav id="rooms" class={`panel left${drawer.value === "rooms" ? " open" : ""}`} aria-label="Rooms" data-testid="rooms-panel">
+      <a
+        class="brand-link"
+        href="/"
+        onClick={(event) => {
+          onLink(event, undefined);
+          drawer.value = undefined;
+        }}
+      >
+        <Brand />
+      </a>
+      <h2>Rooms</h2>
+      <ul class="rooms" data-testid="room-list">
+        {rooms.value.map((room) => (
+          <RoomLink key={room.id} room={room} on={current.value?.id === room.id} />
+        ))}
+      </ul>
+      {roomsLoaded.value && rooms.value.length === 0 && !roomsError.value && <p class="soft pad">No rooms yet. Make the first one.</p>}
+      {roomsError.value && (
+        <p class="problem pad" role="status">
+          The list of rooms can't be read: {roomsError.value}
+        </p>
+      )}
+      {making ? (
+        <NewRoom onDone={() => setMaking(false)} onCancel={() => setMaking(false)} />
+      ) : (
+        <button class="dashed" data-testid="new-room" onClick={() => setMaking(true)}>
+          <Icon name="plus" /> New room
+        </button>
+      )}
+      <span class="grow" />
+      {me.value && (
+        <div class="me">
+          <Face person={me.value} />
+          <span class="cut" data-testid="my-name">
+            {me.value.name}
+          </span>
+          <small>you</small>
+          <ThemeButton />
+          <button class="icon-only" title="Use another name" aria-label="Leave and use another name" onClick={signOut}>
+            <Icon name="leave" />
+          </button>
+        </div>
+      )}
+    </nav>
+  );
+}
+
+function RoomLink({ room, on }: { room: RoomInfo; on: boolean }) {
+  return (
+    <li>
+      <a
+        class={`room${on ? " on" : ""}`}
+        href={pathOf(room.id)}
+        aria-current={on ? "page" : undefined}
+        data-testid="room-link"
+        data-room={room.id}
+        onClick={(event) => {
+          onLink(event, room.id);
+          drawer.value = undefined;
+        }}
+      >
+        <StatusDot status={sandboxStatus(room)} />
+        <b>{room.name || room.id}</b>
+        {(room.running ?? 0) > 0 && (
+          <span class="count" title={`${room.running} running`}>
+            {room.running}
+            <span class="sr"> running</span>
+          </span>
+        )}
+      </a>
+    </li>
+  );
+}
+
+const NEXT: { readonly [now in Theme]: readonly [Theme, IconName, string] } = {
+  system: ["light", "auto", "as the system"],
+  light: ["dark", "sun", "light"],
+  dark: ["system", "moon", "dark"],
+};
+
+export function ThemeButton() {
+  const [next, icon, words] = NEXT[theme.value];
+  return (
+    <button class="icon-only" data-testid="theme" title={`Theme: ${words}`} aria-label={`Theme: ${words}. Change it.`} onClick={() => setTheme(next)}>
+      <Icon name={icon} />
+    </button>
+  );
+}
