@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from sandbox.engine import resolve_host
 from server import provision_engine, provision_images, provision_probe, provision_web
 from server.provision_shell import SetupError
 
@@ -121,7 +122,7 @@ def check_engine(docker_host: str | None) -> list[Check]:
         facts = provision_probe.ask_engine(docker_host)
     except provision_probe.ProbeError as error:
         return [Check("Engine", Status.MISSING, str(error), _engine_advice(docker_host))]
-    address = provision_probe.engine_address(docker_host)
+    address = resolve_host(docker_host)
     return [
         Check("Engine", Status.OK, f"Docker {facts.version}, API {facts.api_version}, {address}"),
         _check_runc(facts),

@@ -1,4 +1,4 @@
-"""Asks a container engine what it is, over its socket, with the standard library alone.
+"""Asks a container engine what it is, in plain blocking calls without an event loop.
 
 For `doctor` and setup, which look before anything is started. What runs containers lives in
 `sandbox`.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import re
 import shutil
 import socket
@@ -16,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from sandbox.engine import resolve_host
 
 SOCKET = "/var/run/docker.sock"
 ANSWER_TIMEOUT_S = 5.0
@@ -55,14 +56,9 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def engine_address(docker_host: str | None) -> str:
-    """Return the engine's address: the setting's, the environment's or Docker's default."""
-    return docker_host or os.environ.get("DOCKER_HOST") or f"unix://{SOCKET}"
-
-
 def is_default_address(docker_host: str | None) -> bool:
     """Say whether the engine is this machine's own, which setup may install and start."""
-    path = urlsplit(engine_address(docker_host)).path
+    path = urlsplit(resolve_host(docker_host)).path
     return path in {SOCKET, "/run/docker.sock"}
 
 
@@ -101,7 +97,7 @@ def _get(address: str, path: str) -> dict[str, Any]:
 
 def ask_engine(docker_host: str | None) -> EngineFacts:
     """Ask the engine for its facts, in at most twice ``ANSWER_TIMEOUT_S``; raises ProbeError."""
-    address = engine_address(docker_host)
+    address = resolve_host(docker_host)
     version, info = _get(address, "/version"), _get(address, "/info")
     parts = {part.get("Name"): part.get("Version", "") for part in version.get("Components") or ()}
     return EngineFacts(

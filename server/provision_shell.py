@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     Watch = Callable[[str], str | None]
 
@@ -30,6 +31,8 @@ STATE_DIR = ROOT / ".setup"
 QUIET_INTERVAL_S = 5.0
 # A package manager may fetch hundreds of megabytes over a slow line.
 COMMAND_TIMEOUT_S = 1800.0
+# A killed command is gone at once; one of root's own that we may not kill is not waited for.
+KILL_WAIT_S = 5.0
 # Another apt may run at the same time (unattended upgrades do); it is waited for.
 APT_LOCK_WAIT_S = 300
 # Of a command that failed: its first lines that name an error, and its last ones.
@@ -128,22 +131,7 @@ def run(
     told = Told()
     with log_path.open("a", encoding="utf-8") as log:
         log.write(f"$ {' '.join(command)}\n")
-        try:
-            process = subprocess.Popen(
-                list(command),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                env=None if env is None else {**os.environ, **env},
-                cwd=cwd or ROOT,
-            )
-        except OSError as error:
-            raise SetupError(f"{command[0]} cannot be started: {error.strerror}") from error
-        alarm = threading.Timer(timeout_s, process.kill)
-        alarm.start()
-        try:
+        with _started(command, env=env, cwd=cwd, timeout_s=timeout_s) as process:
             for line in process.stdout or ():
                 log.write(line)
                 told.add(line.rstrip())
@@ -151,14 +139,55 @@ def run(
                 if steps and shown:
                     steps.detail(shown)
             status = process.wait(timeout=timeout_s)
-        finally:
-            alarm.cancel()
-            if process.poll() is None:
-                process.kill()
-                process.wait()
     if status != 0:
         shown_name = " ".join(part for part in command[:4] if "=" not in part)
         raise SetupError(f"`{shown_name} …` failed with {status} (see {log_path}):\n{told}")
+
+
+@contextlib.contextmanager
+def _started(
+    command: Sequence[str], *, env: Mapping[str, str] | None, cwd: Path | None, timeout_s: float
+) -> Iterator[subprocess.Popen[str]]:
+    """Start a command that reads nothing; it is killed at its deadline and never left behind."""
+    try:
+        process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=None if env is None else {**os.environ, **env},
+            cwd=cwd or ROOT,
+            process_group=None if _asks(command) else 0,
+        )
+    except OSError as error:
+        raise SetupError(f"{command[0]} cannot be started: {error.strerror}") from error
+    alarm = threading.Timer(timeout_s, _kill, [process, command])
+    alarm.start()
+    try:
+        yield process
+    finally:
+        alarm.cancel()
+        if process.poll() is None:
+            _kill(process, command)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(KILL_WAIT_S)
+        if process.stdout:
+            process.stdout.close()
+
+
+def _asks(command: Sequence[str]) -> bool:
+    # sudo may ask for a password at the terminal, which only the foreground group may read.
+    return command[0] == "sudo"
+
+
+def _kill(process: subprocess.Popen[str], command: Sequence[str]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # gone, or root's own
+        if _asks(command):
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def as_root(command: Sequence[str]) -> list[str]:
