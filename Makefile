@@ -56,7 +56,7 @@ bench: dev ## Measure, and print a table with the ratio to the reference
 	@$(BIN)/duet doctor --fix --done-steps 2
 	@exec $(BIN)/python -m tests.bench $(ARGS)
 
-images: setup ## Build the sandbox images again
+images: venv ## Build the sandbox images
 	@$(BIN)/duet images build $(ARGS)
 
 # Pins for every platform and every Python from 3.11 on, with hashes and without addresses.

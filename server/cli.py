@@ -146,17 +146,20 @@ def build_images(
         list[str] | None, typer.Argument(help="All of them when none is named.")
     ] = None,
 ) -> None:
-    """Build sandbox images again, on a registry's base or, without one, Debian's packages."""
+    """Build the sandbox images that are missing or older than what they are made of."""
     from server import provision_images
     from server.provision_shell import SetupError, Steps
 
     steps = Steps(total=1)
+    wanted = names or provision_images.NAMES
+    steps.begin(f"Building the sandbox images ({', '.join(wanted)})")
     try:
-        provision_images.rebuild(load_settings().docker_host, names or [], steps)
+        provision_images.build(load_settings().docker_host, steps, wanted)
     except SetupError as error:
         steps.close()
         fail(str(error))
     steps.close()
+    typer.echo(f"Ready: {', '.join(wanted)}")
 
 
 if __name__ == "__main__":

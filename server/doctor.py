@@ -124,7 +124,7 @@ def check_engine(docker_host: str | None) -> list[Check]:
         return [Check("Engine", Status.MISSING, str(error), _engine_advice(docker_host))]
     address = resolve_host(docker_host)
     return [
-        Check("Engine", Status.OK, f"Docker {facts.version}, API {facts.api_version}, {address}"),
+        Check("Engine", Status.OK, f"Docker {facts.version} (API {facts.api_version}, {address})"),
         _check_runc(facts),
         _check_live_restore(facts),
         Check("Cgroups", Status.OK, f"version {facts.cgroup_version}"),
@@ -190,11 +190,11 @@ def as_json(checks: Sequence[Check]) -> str:
 def as_line(checks: Sequence[Check]) -> str:
     """Return one line that says what is ready, for the end of a setup."""
     ready = [
-        f"{check.part} {check.found.split(' (')[0].split(',')[0]}"
+        f"{check.part} {check.found.split(' (')[0]}"
         for check in checks
-        if check.status is not Status.NOTE
+        if check.part in {"Python", "Valkey", "Redis", "Engine", "Images"}
     ]
-    return f"Ready: {', '.join(ready)}"
+    return f"Ready: {'; '.join(ready)}"
 
 
 def as_table(checks: Sequence[Check], style: Callable[[Status], str] = str) -> str:

@@ -59,6 +59,8 @@ def packages_needed() -> list[str]:
         packages.append("iptables")
     if not mmdebstrap_installed():
         packages.append("mmdebstrap")
+    if os.geteuid() != 0 and shutil.which("newuidmap") is None:
+        packages.append("uidmap")  # lets mmdebstrap work for a user who is not root
     apparmor = Path("/sys/module/apparmor/parameters/enabled")
     with contextlib.suppress(OSError):
         # With AppArmor in the kernel and no parser for its profiles, no container starts.

@@ -72,7 +72,7 @@ def by_part(checks):
 def test_a_sound_engine_needs_nothing(engine):
     found = by_part(doctor.check_engine(engine.url))
     assert {check.status for check in found.values()} == {Status.OK}
-    assert found["Engine"].found == f"Docker 27.3.1, API 1.47, {engine.url}"
+    assert found["Engine"].found == f"Docker 27.3.1 (API 1.47, {engine.url})"
     assert found["runc"].found == "1.1.14"
     assert found["Cgroups"].found == "version 2"
     assert found["Live restore"].found == "on"
@@ -272,12 +272,12 @@ def test_json_says_the_same(checks):
     assert [Check(**row) for row in said["checks"]] == checks
 
 
-def test_the_line_after_a_setup_leaves_out_what_is_only_noted():
-    ready = Check("Engine", Status.OK, "Docker 27.3.1, API 1.47, unix:///x.sock")
+def test_the_line_after_a_setup_is_short():
+    ready = Check("Engine", Status.OK, "Docker 27.3.1 (API 1.47, unix:///x.sock)")
     noted = replace(ready, part="Live restore", status=Status.NOTE)
     python = Check("Python", Status.OK, "3.12.1 (/usr/bin/python3)")
     line = doctor.as_line([python, ready, noted])
-    assert line == "Ready: Python 3.12.1, Engine Docker 27.3.1"
+    assert line == "Ready: Python 3.12.1; Engine Docker 27.3.1"
 
 
 def test_another_engine_is_never_replaced_by_debians(monkeypatch, tmp_path):

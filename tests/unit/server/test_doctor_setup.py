@@ -290,14 +290,18 @@ def test_doctor_mends_when_asked(monkeypatch):
     assert result.output == "Ready: Part found\n"
 
 
-def test_images_that_cannot_be_built_are_one_line(monkeypatch):
-    def refuse(*_arguments):
-        raise SetupError("no engine answers")
-
-    monkeypatch.setattr(provision_images, "rebuild", refuse)
-    result = invoke("images", "build")
+def test_images_need_an_engine(tmp_path):
+    nowhere = f"unix://{tmp_path}/none.sock"
+    result = invoke("images", "build", DUET_DOCKER_HOST=nowhere)
     assert result.exit_code == 1
-    assert "duet: no engine answers" in result.output
+    assert f"duet: No container engine answers at {nowhere}" in result.output
+    assert not provision_images.are_ready(nowhere)
+
+
+def test_an_unknown_image_is_told_with_those_there_are():
+    result = invoke("images", "build", "windows")
+    assert result.exit_code == 1
+    assert "no image windows: there are workspace, debian" in result.output
 
 
 def test_an_engine_that_denies_us_answers(monkeypatch):
