@@ -21,8 +21,8 @@ Details = Mapping[str, list[str]]
 class DuetError(Exception):
     """A request that failed. `message` says what to do; `details` maps fields to messages."""
 
-    code: ClassVar[str] = "internal_error"
-    retryable: ClassVar[bool] = False
+    code: str = "internal_error"
+    retryable: bool = False
     http_status: ClassVar[int] = 500
 
     def __init__(
@@ -136,6 +136,22 @@ class InternalError(DuetError):
     code = "internal_error"
     retryable = True
     http_status = 500
+
+
+def from_wire(
+    code: str,
+    message: str,
+    *,
+    retryable: bool,
+    details: Details | None = None,
+    retry_after_ms: int | None = None,
+    ref: str | None = None,
+) -> DuetError:
+    """The error that an `error` frame tells; DuetError itself with a code that is new to us."""
+    kind = BY_CODE.get(code, DuetError)
+    error = kind(message, details=details, retry_after_ms=retry_after_ms, ref=ref)
+    error.code, error.retryable = code, retryable
+    return error
 
 
 def every_error() -> list[type[DuetError]]:
