@@ -94,7 +94,7 @@ class Attachment(asyncio.Protocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is not one by class
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not one by class
 
     def data_received(self, data: bytes) -> None:
         if self._head is None:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
+from urllib.parse import urlencode
 
 import aiodocker
 import aiohttp
@@ -155,12 +156,37 @@ class Engine:
         found = await _unless((404,), self.call("GET", f"images/{name}/json"))
         return dict(found) if found else None
 
-    async def pull(self, name: str, tag: str, timeout_s: float) -> None:
-        await self._bounded(lambda docker: docker.images.pull(name, tag=tag), timeout_s)
+    async def pull(self, name: str, tag: str, *, first_answer_s: float) -> None:
+        """Raises EngineUnavailable too when no registry begins to answer in time."""
+        params = {"fromImage": name, "tag": tag}
+        lines = self._lines("images/create", params=params)
+        try:
+            async with asyncio.timeout(first_answer_s):
+                await anext(lines, None)
+        except TimeoutError:
+            raise EngineUnavailable("No image registry answers.") from None
+        async for _ in lines:
+            pass
 
-    async def build(self, context: Any, *, tag: str, target: str, labels: Mapping[str, str]) -> Any:
-        """Lines of the build's progress. `context` is a tar file object."""
-        params = {"t": tag, "target": target, "labels": json.dumps(dict(labels)), "rm": "1"}
+    def build(
+        self,
+        context: bytes,
+        *,
+        tag: str,
+        target: str,
+        args: Mapping[str, str],
+        labels: Mapping[str, str],
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Build from `context`, a tar with a Dockerfile. Progress as decoded lines."""
+        params = {
+            "t": tag,
+            "target": target,
+            "buildargs": json.dumps(dict(args)),
+            "labels": json.dumps(dict(labels)),
+            "rm": "1",
+            "forcerm": "1",
+            "networkmode": "host",  # name servers on loopback answer there only
+        }
         headers = {"Content-Type": "application/x-tar"}
         return self._lines("build", params=params, headers=headers, data=context)
 
@@ -171,7 +197,8 @@ class Engine:
         params = [("fromSrc", "-"), ("repo", repo), ("tag", tag)]
         params += [("changes", change) for change in changes]
         headers = {"Content-Type": "application/x-tar"}
-        return self._lines("images/create", params=params, headers=headers, data=tar)
+        # aiodocker's own parameters can't repeat a name.
+        return self._lines(f"images/create?{urlencode(params)}", headers=headers, data=tar)
 
     async def _lines(self, path: str, **kwargs: Any) -> AsyncIterator[dict[str, Any]]:
         async with _translated(self.host):

@@ -7,6 +7,7 @@ SandboxError
 │   ├── EngineUnavailable    no container engine answers
 │   ├── ImageMissing         the image is not built
 │   └── SandboxLimit         as many sandboxes run as the settings allow
+├── ImageBuildFailed     an image could not be built; the message has the end of its output
 ├── EngineError          the engine refused; carries its HTTP status
 └── LinkBroken           the runner's wire closed or said what a runner does not say
 """
@@ -54,6 +55,10 @@ class ImageMissing(SandboxUnavailable):
 
 class SandboxLimit(SandboxUnavailable):
     pass
+
+
+class ImageBuildFailed(SandboxError):
+    code = "unavailable"
 
 
 class EngineError(SandboxError):

@@ -6,15 +6,15 @@ Hands frames to whoever owns the link and knows nothing of what commands mean; `
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from sandbox import frames
 from sandbox.attach import Attachment
+from sandbox.bundle import runner_source
 from sandbox.engine import Engine
 from sandbox.errors import LinkBroken
 
-SOURCE: Final = (Path(__file__).parent / "runner.py").read_bytes()
+SOURCE: Final = runner_source()
 HELLO_S: Final = 20.0  # a start on a machine whose every CPU is busy; idle it takes 0.1 s
 STDERR_KEPT_BYTES: Final = 4096  # the runner prints there only when it dies
 _STDOUT: Final = 1
