@@ -283,11 +283,11 @@ def test_doctor_alone_changes_nothing(monkeypatch):
 
 def test_doctor_mends_when_asked(monkeypatch):
     did = []
-    monkeypatch.setattr(doctor, "examine", lambda *_, **__: [Check("Part", Status.OK, "found")])
+    monkeypatch.setattr(doctor, "examine", lambda *_, **__: [Check("Engine", Status.OK, "found (x)")])
     monkeypatch.setattr(provision, "fix", lambda *_, **options: did.append(options))
     result = invoke("doctor", "--fix", "--tests", "--done-steps", "2")
     assert did == [{"tests": True, "done_steps": 2}]
-    assert result.output == "Ready: Part found\n"
+    assert result.output == "Ready: Engine found\n"
 
 
 def test_images_need_an_engine(tmp_path):
