@@ -12,9 +12,9 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo "$$python" && break; done)
-HOST ?= 127.0.0.1
-PORT ?= 8080
-DATA_DIR ?= data
+# Where to serve, when the command line says so; an exported HOST of some shell is not meant.
+given = $(if $(filter command,$(firstword $(origin $(1)))),$(2) $($(1)))
+SERVE_OPTIONS = $(call given,HOST,--host) $(call given,PORT,--port) $(call given,DATA_DIR,--data-dir)
 # More arguments for the program that the target runs, as in `make test ARGS="-k outbox"`.
 ARGS ?=
 
@@ -38,7 +38,7 @@ setup: venv ## Install and build everything that `make run` needs
 # Without an engine the chat works, so a missing one is told and does not stop the server.
 run: venv ## Set up what is missing, then serve and print the URL
 	@$(BIN)/duet doctor --fix --done-steps 2 || test -f web/dist/index.html
-	@exec $(BIN)/duet serve --host $(HOST) --port $(PORT) --data-dir $(DATA_DIR) $(ARGS)
+	@exec $(BIN)/duet serve $(SERVE_OPTIONS) $(ARGS)
 
 test: dev ## Set up what is missing, then run all the tests
 	@$(BIN)/duet doctor --fix --tests --done-steps 2
