@@ -7,18 +7,24 @@ slow to keep. Everything else is never dropped.
 from collections.abc import Callable
 from typing import Protocol
 
+from protocol.codec import Codec
+from server.wire import Outgoing
+
 
 class Source(Protocol):
     """A stream whose output may be left out."""
 
-    def gap(self, start: int, end: int) -> bytes:
-        """The frame that tells of the bytes from `start` to `end`, ready to send."""
+    def gap_frame(self, start: int, end: int) -> Outgoing:
+        """The frame that tells of the bytes from `start` to `end`."""
 
 
 class Outbox:
     """Frames in order. `elsewhere` tells the bytes that were taken and not yet accepted."""
 
-    def __init__(self, drop_bytes: int, close_bytes: int, elsewhere: Callable[[], int]) -> None:
+    def __init__(
+        self, codec: Codec, drop_bytes: int, close_bytes: int, elsewhere: Callable[[], int]
+    ) -> None:
+        self._codec = codec
         self._drop_bytes = drop_bytes
         self._close_bytes = close_bytes
         self._elsewhere = elsewhere
@@ -53,7 +59,7 @@ class Outbox:
         """Say now what `source` lost, if anything: before its next output and before its end."""
         gap = self._gaps.pop(source, None)
         if gap is not None:
-            self.put(source.gap(*gap))
+            self.put(source.gap_frame(*gap).wire(self._codec))
 
     def tell_gaps(self) -> bool:
         """After draining, say what every source lost. True where there was something to say."""

@@ -23,7 +23,7 @@ def framed(payload: bytes, *, binary: bool) -> bytes:
 
 
 class Outgoing:
-    """One frame for any number of sessions; `frame` is its fields, or its JSON where that exists."""
+    """One frame for any number of sessions; `frame` is its fields, or its JSON if that exists."""
 
     __slots__ = ("_frame", "_json", "_msgpack")
 

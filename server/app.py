@@ -1,0 +1,264 @@
+"""The whole server: parts made and joined, started in order, watched, drained, stopped."""
+
+import asyncio
+import resource
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from protocol.errors import DuetError, Unavailable
+from protocol.events import Limits
+from sandbox.errors import InvalidSpec, SandboxError
+from sandbox.manager import Manager, ManagerConfig
+from sandbox.spec import SandboxSpec
+from server import logs
+from server.errors import StartupError
+from server.execlog import ExecLog
+from server.execs import ExecConfig, Execs
+from server.folder import DataFolder
+from server.gate import Gate
+from server.handlers import Handlers
+from server.http_api import application
+from server.hub import Hub, sandbox_name
+from server.roomlog import RoomLog
+from server.run import KeepLimits
+from server.settings import Settings
+from server.static import Page
+from server.store import Store, check_url
+from server.tasks import GuardedTasks
+from server.tokens import Tokens
+from server.valkey import EmbeddedValkey
+
+log = logs.get("server")
+
+_SETTLE_S = 2.0
+"""What commands' ends get to reach the log after their sandboxes were stopped."""
+
+
+class Server:
+    """One server's parts. Made by `running`; tests use it as users' clients would, by its port."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        folder: DataFolder,
+        store: Store,
+        valkey: EmbeddedValkey | None,
+        tasks: GuardedTasks,
+    ) -> None:
+        self.settings = settings
+        self.port = 0
+        self.store = store
+        self.valkey = valkey
+        self.tasks = tasks
+        self.began = time.monotonic()
+        roomlog = RoomLog(store, history_events=settings.history_events)
+        execlog = ExecLog(
+            store,
+            head_bytes=settings.exec_head_bytes,
+            tail_bytes=settings.exec_tail_bytes,
+            kept_s=settings.exec_kept_s,
+        )
+        self.hub = Hub(store, roomlog, execlog, tasks)
+        self.manager = self.hub.manager = Manager(
+            ManagerConfig(
+                owner=folder.server_id(),
+                docker_host=settings.docker_host,
+                max_running=settings.max_sandboxes,
+            ),
+            on_change=self.hub.sandbox_changed,
+        )
+        self.execs = self.hub.execs = Execs(
+            roomlog=roomlog,
+            execlog=execlog,
+            manager=self.manager,
+            sandbox_of=self._sandbox_of,
+            config=_exec_config(settings, folder.server_id()),
+            tasks=tasks,
+        )
+        tokens = Tokens.of_folder(folder.path)
+        limits = Limits(
+            frames_per_second=settings.frames_per_second,
+            exec_kept_bytes=settings.exec_head_bytes + settings.exec_tail_bytes,
+        )
+        self.gate = Gate(settings, Handlers(self.hub, tokens, limits, own_version()))
+
+    def _sandbox_of(self, room_id: str) -> SandboxSpec:
+        return SandboxSpec(
+            id=sandbox_name(room_id),
+            image=self.settings.room_image,
+            instance_type=self.settings.room_instance_type,
+            network=self.settings.sandbox_network,
+            runtime=self.settings.sandbox_runtime,
+        )
+
+    def check_settings(self) -> None:
+        """Raises StartupError for a setting that only the sandboxes know to be wrong."""
+        try:
+            self._sandbox_of("check")
+        except InvalidSpec as error:
+            raise StartupError(error.message) from None
+
+    async def open(self) -> None:
+        """Settle what an earlier life left, then listen."""
+        await self.manager.open()
+        for room in await self.hub.roomlog.rooms():
+            await self.execs.settle(room["id"])
+        page = Page()
+        if not page.built:
+            log.warning("the page is not built; run `make setup`")
+        app = application(self.hub, page, self, self.settings.allowed_hosts, self.gate.upgrade)
+        self.port = await self.gate.open(app)
+
+    async def drain(self) -> None:
+        """Clients get `bye`, commands end with their sandboxes, ends are stored."""
+        await asyncio.gather(self.gate.say_bye(), self.manager.close())
+        await self.tasks.settle(_SETTLE_S)
+        await self.gate.close()
+
+    # Health
+
+    async def parts(self) -> dict[str, dict[str, Any]]:
+        """Each part's state, for /ready."""
+        history: dict[str, Any] = {"ok": True}
+        try:
+            await self.store.call("PING")
+        except Unavailable as error:
+            history = {"ok": False, "message": error.message}
+        engine: dict[str, Any] = {"ok": True}
+        try:
+            await self.manager.engine.ping()
+        except SandboxError as error:
+            engine = {"ok": False, "message": error.message}
+        return {"history": history, "engine": engine}
+
+    def metrics(self) -> dict[str, float]:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        rooms = self.hub.rooms
+        return {
+            "uptime_seconds": time.monotonic() - self.began,
+            "process_cpu_seconds_total": usage.ru_utime + usage.ru_stime,
+            "process_max_resident_bytes": usage.ru_maxrss * 1024,
+            "sessions": len(self.gate.sessions),
+            "rooms_in_memory": len(rooms),
+            "execs_running": sum(len(self.execs.live(room)) for room in rooms),
+        }
+
+
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Server]:
+    """A server that listens, until the block ends; then it is drained and stopped, bounded."""
+    async with AsyncExitStack() as stack:
+        folder = DataFolder(settings.data_dir)
+        stack.callback(folder.close)
+        store, valkey = await _open_store(settings, stack)
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        server = Server(settings, folder, store, valkey, GuardedTasks(group))
+        server.check_settings()
+        core = [
+            group.create_task(work)
+            for work in (
+                server.hub.bus.run(),
+                server.hub.tell_sandboxes(),
+                server.hub.forget_idle(),
+                server.gate.sweep(),
+                *([valkey.watch()] if valkey else []),
+            )
+        ]
+        try:
+            await server.open()
+            yield server
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(settings.drain_s):
+                    await server.drain()
+            for task in core:
+                task.cancel()
+            await server.tasks.settle(0)
+
+
+async def _open_store(
+    settings: Settings, stack: AsyncExitStack
+) -> tuple[Store, EmbeddedValkey | None]:
+    """The store at DUET_REDIS_URL, or an embedded Valkey and the store on it."""
+    valkey = None
+    if settings.redis_url is None:
+        valkey = EmbeddedValkey(settings.data_dir / "valkey")
+        stack.push_async_callback(valkey.close)
+        await valkey.open()
+        store = Store(valkey.url, durable_runs=valkey.runs.ids)
+    else:
+        try:
+            check_url(settings.redis_url)
+        except ValueError as error:
+            raise StartupError(f"DUET_REDIS_URL cannot be used: {error}.") from None
+        store = Store(settings.redis_url)
+    stack.push_async_callback(store.close)
+    try:
+        run_id = await store.run_id()
+    except DuetError as error:
+        message = f"No Redis at {store.where}; start it, or unset DUET_REDIS_URL."
+        raise StartupError(message) from error
+    if valkey is not None:
+        valkey.runs.started(run_id)
+    return store, valkey
+
+
+def _exec_config(settings: Settings, server: str) -> ExecConfig:
+    return ExecConfig(
+        server=server,
+        timeout_ms=settings.exec_timeout_ms,
+        output_limit_bytes=settings.exec_output_limit_bytes,
+        max_running=settings.max_running_execs,
+        keep=KeepLimits(
+            head_bytes=settings.exec_head_bytes,
+            tail_bytes=settings.exec_tail_bytes,
+            live_burst_bytes=settings.exec_live_burst_bytes,
+            live_bytes_per_s=settings.exec_live_bytes_per_s,
+        ),
+    )
+
+
+async def serve(settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit code. Trouble at start is one line."""
+    logs.configure(settings.log_level, settings.log_format)
+    _raise_file_limit()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        async with running(settings) as server:
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            sys.stdout.write(f"Duet is ready at http://{host}:{server.port}\n")
+            sys.stdout.flush()
+            await stop.wait()
+            log.info("stopping")
+    except StartupError as error:
+        sys.stderr.write(f"duet: {error}\n")
+        return 1
+    except BaseExceptionGroup as group:
+        startup, _ = group.split(StartupError)
+        if startup is None:
+            raise
+        sys.stderr.write(f"duet: {startup.exceptions[0]}\n")
+        return 1
+    return 0
+
+
+def _raise_file_limit() -> None:
+    """Each session is an open file; take what the system allows."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def own_version() -> str:
+    try:
+        return version("duet")
+    except PackageNotFoundError:
+        return "0.0.0"

@@ -1,0 +1,140 @@
+"""An exec's output in Redis: the head once, then the newest of the tail, with a time to live.
+
+The room log holds none of it. Positions are byte offsets within a stream.
+"""
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+
+from server.output import Kept, Piece
+from server.store import Argument, Store
+
+STORE_S = 0.100
+STORE_BYTES = 512 * 1024
+"""At most the newest 512 KiB per 100 ms are stored, so one flood leaves Redis to the others."""
+_PLACE_BYTES = 8
+
+
+def _key(room: str, exec_id: str, part: str) -> str:
+    return f"duet:{{{room}}}:x:{exec_id}:{part}"
+
+
+class StreamWriter:
+    """What of one stream is stored; makes the commands for what is not. Pure."""
+
+    def __init__(
+        self, key: tuple[str, str, str], head_bytes: int, tail_bytes: int, kept_s: int
+    ) -> None:
+        room, exec_id, stream = key
+        self._head_key = _key(room, exec_id, f"{stream}:head")
+        self._tail_key = _key(room, exec_id, f"{stream}:tail")
+        self._head_bytes = head_bytes
+        self._tail_bytes = tail_bytes
+        self._kept_s = kept_s
+        self._tail: deque[int] = deque()
+        self.stored = 0
+
+    def commands(self, kept: Kept) -> list[Sequence[Argument]]:
+        """Commands that store what is new; safe to send again when their answer was lost."""
+        made: list[Sequence[Argument]] = []
+        for piece in _joined(kept.read(self.stored, min(kept.end, self._head_bytes))):
+            made.append(("SETRANGE", self._head_key, piece.at, piece.data or b""))
+            made.append(("EXPIRE", self._head_key, self._kept_s))
+        newest = max(self.stored, self._head_bytes, kept.end - STORE_BYTES)
+        for piece in _joined(kept.read(newest, kept.end)):
+            place = piece.at.to_bytes(_PLACE_BYTES, "big")
+            made.append(("RPUSH", self._tail_key, place + (piece.data or b"")))
+            self._tail.append(piece.end - piece.at)
+        if made and made[-1][0] == "RPUSH":
+            while sum(self._tail) - self._tail[0] >= self._tail_bytes:
+                self._tail.popleft()
+            made.append(("LTRIM", self._tail_key, -len(self._tail), -1))
+            made.append(("EXPIRE", self._tail_key, self._kept_s))
+        self.stored = kept.end
+        return made
+
+
+def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """Pieces with bytes, those that touch made one."""
+    at, end, parts = 0, 0, list[bytes]()
+    for piece in pieces:
+        if parts and (piece.data is None or piece.at != end):
+            yield Piece(at, end, b"".join(parts))
+            parts = []
+        if piece.data is None:
+            continue
+        if not parts:
+            at = piece.at
+        parts.append(piece.data)
+        end = piece.end
+    if parts:
+        yield Piece(at, end, b"".join(parts))
+
+
+class ExecLog:
+    """Stores and reads output. Every method may raise Unavailable."""
+
+    def __init__(self, store: Store, *, head_bytes: int, tail_bytes: int, kept_s: int) -> None:
+        self._store = store
+        self._head_bytes = head_bytes
+        self._tail_bytes = tail_bytes
+        self._kept_s = kept_s
+
+    def writer(self, room: str, exec_id: str, stream: str) -> StreamWriter:
+        key = (room, exec_id, stream)
+        return StreamWriter(key, self._head_bytes, self._tail_bytes, self._kept_s)
+
+    async def store(self, commands: Sequence[Sequence[Argument]]) -> None:
+        await self._store.pipeline(commands)
+
+    async def store_ends(self, room: str, exec_id: str, ends: Mapping[str, int]) -> None:
+        """Remember how much each stream printed; this also says that the exec existed."""
+        key = _key(room, exec_id, "ends")
+        await self._store.call("SET", key, json.dumps(dict(ends)), "EX", self._kept_s)
+
+    async def ends(self, room: str, exec_id: str) -> dict[str, int] | None:
+        """Bytes printed per stream; None for an exec that is not known (any more)."""
+        found = await self._store.call("GET", _key(room, exec_id, "ends"))
+        ends: dict[str, int] | None = None if found is None else json.loads(found)
+        return ends
+
+    async def read(
+        self, room: str, exec_id: str, stream: str, span: tuple[int, int]
+    ) -> list[Piece]:
+        """What is kept of a stream between two offsets, holes told."""
+        start, end = span
+        replies = await self._store.pipeline(
+            [
+                ("GET", _key(room, exec_id, f"{stream}:head")),
+                ("LRANGE", _key(room, exec_id, f"{stream}:tail"), 0, -1),
+            ]
+        )
+        kept = Kept(self._head_bytes, 2 * (self._tail_bytes + STORE_BYTES))
+        kept.add(0, replies[0] or b"")
+        for blob in replies[1]:
+            kept.add(int.from_bytes(blob[:_PLACE_BYTES], "big"), blob[_PLACE_BYTES:])
+        pieces = list(kept.read(start, end))
+        reached = pieces[-1].end if pieces else start
+        return pieces if reached >= end else [*pieces, Piece(reached, end, None)]
+
+    async def stored_ends(self, room: str, exec_id: str) -> dict[str, int]:
+        """How far each stream was stored: for an exec whose server died before telling its end."""
+        streams = ("stdout", "stderr", "pty")
+        replies = await self._store.pipeline(
+            [
+                command
+                for stream in streams
+                for command in (
+                    ("STRLEN", _key(room, exec_id, f"{stream}:head")),
+                    ("LINDEX", _key(room, exec_id, f"{stream}:tail"), -1),
+                )
+            ]
+        )
+        ends = {}
+        for stream, head, last in zip(streams, replies[::2], replies[1::2], strict=True):
+            place = 0 if last is None else int.from_bytes(last[:_PLACE_BYTES], "big")
+            end = head if last is None else place + len(last) - _PLACE_BYTES
+            if end:
+                ends[stream] = int(end)
+        return ends

@@ -1,0 +1,257 @@
+"""What each command of a session does: one method per type, named after it.
+
+They call the hub and reply; checking frames is `session`'s, rooms and execs do the work.
+"""
+
+import base64
+import binascii
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from protocol import commands as c
+from protocol import names
+from protocol.commands import AnyCommand
+from protocol.errors import (
+    Invalid,
+    LimitReached,
+    NotJoined,
+    Unavailable,
+    UnknownExec,
+    UnknownTurn,
+)
+from protocol.events import Limits
+from protocol.model import Participant
+from sandbox.errors import InvalidSpec
+from server.hub import Hub
+from server.join import JoinRequest, join
+from server.room import Room
+from server.run import Run, piece_frames
+from server.session import Session
+from server.tokens import Tokens
+
+Handle = Callable[[Session, Any], Awaitable[None]]
+
+
+class Handlers:
+    """The `Handler` of every session."""
+
+    def __init__(self, hub: Hub, tokens: Tokens, limits: Limits, version: str) -> None:
+        self.sessions: set[Session] = set()
+        self._hub = hub
+        self._tokens = tokens
+        self._limits = limits.wire()
+        self._server = {"version": version, "protocol": names.PROTOCOL_VERSION}
+        self._table: dict[str, Handle] = {
+            "join": self._join,
+            "leave": self._leave,
+            "say": self._say,
+            "edit": self._edit,
+            "delete": self._delete,
+            "react": self._react,
+            "typing": self._typing,
+            "history": self._history,
+            "exec": self._exec,
+            "exec.input": self._exec_input,
+            "exec.resize": self._exec_resize,
+            "exec.signal": self._exec_signal,
+            "exec.cancel": self._exec_cancel,
+            "exec.read": self._exec_read,
+            "ask": self._ask,
+            "agent.stop": self._agent,
+            "agent.decide": self._agent,
+            "sandbox.start": self._sandbox,
+            "sandbox.kill": self._sandbox,
+            "sandbox.destroy": self._sandbox,
+            "sandbox.list": self._sandbox,
+            "ping": self._ping,
+        }
+
+    # The session itself
+
+    def welcome(self, session: Session, hello: c.Hello) -> dict[str, Any]:
+        participant = self._who(hello)
+        session.participant = participant
+        self.sessions.add(session)
+        return {
+            "type": "welcome",
+            "session": session.id,
+            "participant": participant.wire(),
+            "token": self._tokens.issue(participant),
+            "server": self._server,
+            "limits": self._limits,
+        }
+
+    def _who(self, hello: c.Hello) -> Participant:
+        """The token's participant, under a new name if one is given; else a new one."""
+        if hello.token is not None:
+            known = self._tokens.read(hello.token)
+            return known.model_copy(update={"name": hello.name}) if hello.name else known
+        fresh = f"p_{secrets.token_hex(8)}"
+        return Participant(id=fresh, name=hello.name or "Guest", kind=hello.kind)
+
+    async def handle(self, session: Session, command: AnyCommand) -> None:
+        await self._table[command.type](session, command)
+
+    def gone(self, session: Session) -> None:
+        self.sessions.discard(session)
+        for room in list(session.rooms.values()):
+            room.detach(session, entered=True)
+        session.rooms.clear()
+
+    async def _ping(self, session: Session, command: c.Ping) -> None:
+        session.reply(command.ref, {"type": "pong"})
+
+    # Rooms
+
+    async def _join(self, session: Session, command: c.Join) -> None:
+        entered = command.room in session.rooms
+        if not entered and len(session.rooms) >= names.SESSION_ROOMS:
+            message = f"A session can be in {names.SESSION_ROOMS} rooms; leave one first."
+            raise LimitReached(message)
+        since = None if command.since is None else (command.since.epoch, command.since.offset)
+        request = JoinRequest(command.ref, since, command.output, entered)
+        room = await self._hub.open(command.room)
+        session.rooms[command.room] = room
+        try:
+            await join(room, session, request, self._hub)
+        except BaseException:
+            session.rooms.pop(command.room, None)
+            raise
+
+    async def _leave(self, session: Session, command: c.Leave) -> None:
+        room = self._joined(session, command.room)
+        del session.rooms[command.room]
+        room.detach(session, entered=True)
+        session.reply(command.ref, {"type": "ack"})
+
+    def _joined(self, session: Session, room_id: str) -> Room:
+        room = session.rooms.get(room_id)
+        if room is None:
+            raise NotJoined(f"Join the room {room_id!r} first.")
+        return room
+
+    async def _say(self, session: Session, command: c.Say) -> None:
+        self._joined(session, command.room)
+        stored = await self._hub.say(
+            command.room, session.participant, command.text, command.key, command.reply_to
+        )
+        ack = {"type": "ack", "offset": stored.offset, "id": stored.answer}
+        session.reply(command.ref, ack)
+
+    async def _edit(self, session: Session, command: c.Edit) -> None:
+        self._joined(session, command.room)
+        stored = await self._hub.edit(command.room, session.participant, command.id, command.text)
+        session.reply(command.ref, {"type": "ack", "offset": stored.offset})
+
+    async def _delete(self, session: Session, command: c.Delete) -> None:
+        self._joined(session, command.room)
+        stored = await self._hub.delete_message(command.room, session.participant, command.id)
+        session.reply(command.ref, {"type": "ack", "offset": stored.offset})
+
+    async def _react(self, session: Session, command: c.React) -> None:
+        self._joined(session, command.room)
+        stored = await self._hub.react(
+            command.room, session.participant, command.id, command.emoji, on=command.on
+        )
+        session.reply(command.ref, {"type": "ack", "offset": stored.offset})
+
+    async def _typing(self, session: Session, command: c.Typing) -> None:
+        self._hub.typing(self._joined(session, command.room), session, on=command.on)
+
+    async def _history(self, session: Session, command: c.History) -> None:
+        self._joined(session, command.room)
+        page = await self._hub.page(
+            command.room, before=command.before, after=command.after, limit=command.limit
+        )
+        session.reply(command.ref, {"type": "page", **page})
+
+    # Commands in the sandbox
+
+    async def _exec(self, session: Session, command: c.Exec) -> None:
+        if command.room is None:
+            raise Unavailable("Sandboxes without a room come later; give a room.")
+        room = self._joined(session, command.room)
+        stored, _run = await self._hub.execs.start(room, session.participant, command)
+        ack = {"type": "ack", "offset": stored.offset, "exec": stored.answer}
+        session.reply(command.ref, ack)
+
+    def _run(self, session: Session, exec_id: str) -> Run:
+        """A run of a room this session is in."""
+        self._room_of(session, exec_id)
+        return self._hub.execs.find(exec_id)
+
+    def _room_of(self, session: Session, exec_id: str) -> str:
+        """The room whose name an exec id begins with. Raises UnknownExec or NotJoined."""
+        room_id, dot, _ = exec_id.rpartition(".")
+        if not dot:
+            raise UnknownExec("There is no such command.")
+        return self._joined(session, room_id).id
+
+    async def _exec_input(self, session: Session, command: c.ExecInput) -> None:
+        process = self._run(session, command.exec).process
+        if process is None:
+            raise Unavailable("The command is still starting; try again.", retry_after_ms=200)
+        try:
+            await process.write(_input_bytes(command), eof=command.eof)
+        except InvalidSpec as error:
+            raise Invalid(error.message) from None
+        session.reply(command.ref, {"type": "ack"})
+
+    async def _exec_resize(self, session: Session, command: c.ExecResize) -> None:
+        process = self._run(session, command.exec).process
+        if process is not None:
+            try:
+                await process.resize(command.cols, command.rows)
+            except InvalidSpec as error:
+                raise Invalid(error.message) from None
+        session.reply(command.ref, {"type": "ack"})
+
+    async def _exec_signal(self, session: Session, command: c.ExecSignal) -> None:
+        run = self._run(session, command.exec)
+        if run.process is None:
+            raise Unavailable("The command is still starting; try again.", retry_after_ms=200)
+        try:
+            await run.process.signal(command.signal)
+        except InvalidSpec as error:
+            raise Invalid(error.message, details={"signal": [error.message]}) from None
+        session.reply(command.ref, {"type": "ack"})
+
+    async def _exec_cancel(self, session: Session, command: c.ExecCancel) -> None:
+        await self._hub.execs.cancel(self._run(session, command.exec))
+        session.reply(command.ref, {"type": "ack"})
+
+    async def _exec_read(self, session: Session, command: c.ExecRead) -> None:
+        room_id = self._room_of(session, command.exec)
+        stream = command.stream
+        pieces, end = await self._hub.execs.read(
+            room_id, command.exec, stream, command.at, command.limit
+        )
+        frames = piece_frames(room_id, command.exec, stream, pieces, 0, ref=command.ref)
+        for frame in frames:
+            session.send(frame)
+        reached = pieces[-1].end if pieces else command.at
+        session.reply(command.ref, {"type": "ack", "at": reached, "end": end})
+
+    # What comes later
+
+    async def _ask(self, session: Session, command: c.Ask) -> None:
+        self._joined(session, command.room)
+        raise Unavailable("No agent is configured on this server.")
+
+    async def _agent(self, session: Session, command: c.AgentStop | c.AgentDecide) -> None:
+        self._joined(session, command.room)
+        raise UnknownTurn("There is no such turn of an agent.")
+
+    async def _sandbox(self, _session: Session, _command: AnyCommand) -> None:
+        raise Unavailable("Sandboxes without a room come later; a room starts its own.")
+
+
+def _input_bytes(command: c.ExecInput) -> bytes:
+    if command.base64 is not None:
+        try:
+            return base64.b64decode(command.base64, validate=True)
+        except (binascii.Error, ValueError):
+            raise Invalid("Please correct base64.", details={"base64": ["not base64"]}) from None
+    data = command.data or b""
+    return data.encode() if isinstance(data, str) else data

@@ -1,0 +1,250 @@
+"""All rooms of this server: found, opened, created, changed, deleted. HTTP and sessions call here.
+
+One method per thing a participant can do in a room; every one may raise the contract's errors.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from protocol.errors import DuetError, Unavailable
+from protocol.model import Participant
+from sandbox.errors import SandboxError
+from sandbox.manager import Manager
+from sandbox.spec import SandboxRecord
+from server import logs
+from server.bus import Bus
+from server.execlog import ExecLog
+from server.execs import Execs, author
+from server.room import Listener, Room, Tasks
+from server.roomlog import Append, Appended, RoomLog, new_id, parse_delivery
+from server.store import Store
+from server.wire import Outgoing
+
+log = logs.get("hub")
+
+IDLE_S = 30.0
+"""A room nobody is in and where nothing runs leaves memory after one or two of these."""
+SERVER = Participant(id="server", name="Duet", kind="bot")
+
+
+class Hub:
+    """Owns the rooms in memory. `execs` and `manager` are set by the composition, once made."""
+
+    execs: Execs
+    manager: Manager
+
+    def __init__(self, store: Store, roomlog: RoomLog, execlog: ExecLog, tasks: Tasks) -> None:
+        self.rooms: dict[str, Room] = {}
+        self.roomlog = roomlog
+        self.execlog = execlog
+        self.bus = Bus(store, on_payload=self._payload, on_renewed=self._renewed)
+        self._tasks = tasks
+        self._records: dict[str, SandboxRecord] = {}
+        self._record_there = asyncio.Event()
+
+    # Rooms in memory
+
+    async def open(self, room_id: str) -> Room:
+        """The room, subscribed to and knowing its place in the log."""
+        room = self.rooms.get(room_id)
+        if room is None:
+            await self.roomlog.room(room_id)
+            room = self.rooms.setdefault(room_id, Room(room_id, self.roomlog, self._tasks))
+        try:
+            await self.bus.subscribe(room_id)
+            await room.ready()
+        except DuetError:
+            if not room.members and not room.execs:
+                await self._drop(room)
+            raise
+        return room
+
+    def _payload(self, room_id: str, payload: bytes) -> None:
+        room = self.rooms.get(room_id)
+        if room is None:
+            return
+        room.receive(parse_delivery(payload))
+        if room.deleted:
+            self._tasks.create_task(self._drop(room))
+
+    def _renewed(self, room_id: str) -> None:
+        room = self.rooms.get(room_id)
+        if room is not None:
+            room.sync()
+
+    async def _drop(self, room: Room) -> None:
+        if self.rooms.get(room.id) is room:
+            del self.rooms[room.id]
+            await self.bus.unsubscribe(room.id)
+
+    async def forget_idle(self) -> None:
+        """Drop rooms that were idle at two looks in a row; until cancelled."""
+        before: set[str] = set()
+        while True:
+            await asyncio.sleep(IDLE_S)
+            idle = {room.id for room in self.rooms.values() if not room.members and not room.execs}
+            for room_id in idle & before:
+                await self._drop(self.rooms[room_id])
+            before = idle
+
+    # What participants do
+
+    async def create(
+        self, room_id: str | None, name: str, description: str, by: Participant
+    ) -> dict[str, Any]:
+        room_id = room_id or _fresh_room_id()
+        await self.roomlog.create(room_id, name or room_id, description, by.id)
+        return await self.describe(room_id)
+
+    async def change(
+        self, room_id: str, name: str | None, description: str | None, by: Participant
+    ) -> dict[str, Any]:
+        facts = await self.roomlog.room(room_id)
+        name = facts["name"] if name is None else name
+        description = facts["description"] if description is None else description
+        body = self._body("room.updated", room_id, by, name=name, description=description)
+        await self._append(room_id, Append(body, op="update", subject=name, value=description))
+        return await self.describe(room_id)
+
+    async def delete(self, room_id: str) -> list[str]:
+        """Delete a room with its sandbox; returns what could not be done, in words."""
+        await self.roomlog.room(room_id)
+        errors = await self._destroy_sandbox(room_id)
+        await self.roomlog.delete(room_id)
+        return errors
+
+    async def clean(self, room_id: str, by: Participant) -> list[str]:
+        """Clear history and destroy the sandbox; returns what could not be done, in words."""
+        await self.roomlog.room(room_id)
+        errors = await self._destroy_sandbox(room_id)
+        try:
+            await self._append(room_id, Append(self._body("room.cleared", room_id, by), op="clear"))
+        except Unavailable as error:
+            errors.append(f"history: {error.message}")
+        return errors
+
+    async def say(
+        self, room_id: str, by: Participant, text: str, key: str | None, reply_to: str | None
+    ) -> Appended:
+        message = new_id("m")
+        body = self._body("message", room_id, by, id=message, text=text, replyTo=reply_to, key=key)
+        return await self._append(
+            room_id, Append(body, key=key, answer=message, op="message", subject=message)
+        )
+
+    async def edit(self, room_id: str, by: Participant, message: str, text: str) -> Appended:
+        body = self._body("message.edited", room_id, by, id=message, text=text)
+        return await self._append(room_id, Append(body, op="edit", subject=message, value=by.id))
+
+    async def delete_message(self, room_id: str, by: Participant, message: str) -> Appended:
+        body = self._body("message.deleted", room_id, by, id=message)
+        return await self._append(room_id, Append(body, op="delete", subject=message, value=by.id))
+
+    async def react(
+        self, room_id: str, by: Participant, message: str, emoji: str, *, on: bool
+    ) -> Appended:
+        body = self._body("message.reacted", room_id, by, id=message, emoji=emoji, on=on)
+        return await self._append(room_id, Append(body, op="react", subject=message))
+
+    def typing(self, room: Room, listener: Listener, *, on: bool) -> None:
+        who = listener.participant.wire()
+        frame = {"type": "typing", "room": room.id, "participant": who, "on": on}
+        room.broadcast(Outgoing(frame), besides=listener)
+
+    async def page(
+        self, room_id: str, *, before: int | None, after: int | None, limit: int
+    ) -> dict[str, Any]:
+        """`{events, more}` of the room's log."""
+        entries, more = await self.roomlog.page(room_id, before=before, after=after, limit=limit)
+        return {"events": [entry.event() for entry in entries], "more": more}
+
+    async def describe(self, room_id: str) -> dict[str, Any]:
+        return self._with_life(await self.roomlog.room(room_id))
+
+    async def list_rooms(self) -> list[dict[str, Any]]:
+        return [self._with_life(facts) for facts in await self.roomlog.rooms()]
+
+    def _with_life(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """A room's facts and what goes on in it now."""
+        room = self.rooms.get(facts["id"])
+        return {
+            **facts,
+            "members": len(room.participants()) if room else 0,
+            "running": len(self.execs.live(facts["id"])),
+            "sandbox": self.sandbox_of_room(facts["id"]),
+        }
+
+    # Sandboxes
+
+    def sandbox_of_room(self, room_id: str) -> dict[str, Any] | None:
+        record = self.manager.get(sandbox_name(room_id))
+        return None if record is None else record_fields(record)
+
+    def sandbox_changed(self, record: SandboxRecord) -> None:
+        """Take a change of a sandbox's state; the newest of each is told in its room."""
+        self._records[record.id] = record
+        self._record_there.set()
+
+    async def tell_sandboxes(self) -> None:
+        """Append sandboxes' changes to their rooms' logs; until cancelled."""
+        while True:
+            await self._record_there.wait()
+            self._record_there.clear()
+            records, self._records = self._records, {}
+            for record in records.values():
+                room_id = record.id.removeprefix("sandbox-")
+                if room_id == record.id:
+                    continue
+                body = self._body("sandbox", room_id, SERVER, **record_fields(record))
+                with suppress(
+                    DuetError
+                ):  # the state itself is the manager's, and `joined` tells it
+                    await self._append(room_id, Append(body))
+
+    async def _destroy_sandbox(self, room_id: str) -> list[str]:
+        try:
+            await self.manager.destroy(sandbox_name(room_id))
+        except SandboxError as error:
+            return [f"sandbox: {error.message}"]
+        return []
+
+    # Parts
+
+    async def _append(self, room_id: str, append: Append) -> Appended:
+        room = self.rooms.get(room_id)
+        epoch = room.epoch if room is not None else ""
+        try:
+            return await self.roomlog.append(room_id, append, epoch=epoch)
+        except Unavailable:
+            if room is not None:
+                room.sync()
+            raise
+
+    @staticmethod
+    def _body(kind: str, room_id: str, by: Participant, **fields: Any) -> dict[str, Any]:
+        body = {"type": kind, "room": room_id, "by": author(by)}
+        return body | {name: value for name, value in fields.items() if value is not None}
+
+
+def sandbox_name(room_id: str) -> str:
+    return f"sandbox-{room_id}"
+
+
+def record_fields(record: SandboxRecord) -> dict[str, Any]:
+    """A sandbox as the wire has it."""
+    names: Mapping[str, str] = {
+        "workspace_saved": "workspaceSaved",
+        "instance_type": "instanceType",
+        "expected_stop_at": "expectedStopAt",
+        "last_error": "lastError",
+    }
+    fields = {names.get(name, name): value for name, value in asdict(record).items()}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _fresh_room_id() -> str:
+    return f"room-{secrets.token_hex(5)}"

@@ -1,0 +1,195 @@
+"""Joining a room: attach and hold, read one snapshot, replay, go live. No loss, no repeat.
+
+`after` is the merge; everything from the snapshot's answer to going live is one turn of the loop.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from protocol import names
+from protocol.codec import JSON
+from protocol.errors import Unavailable
+from protocol.model import Participant
+from server.execlog import ExecLog
+from server.room import Listener, Member, Room, exec_event
+from server.roomlog import Entry, RoomLog, Snapshot
+from server.run import Run, piece_frames
+from server.wire import Outgoing
+
+_REPLAY_OUTPUT_BYTES = 512 * 1024
+"""Output of commands that ended while a client was away, sent along; the rest is a gap."""
+_FRAME_ROOM_BYTES = names.SERVER_FRAME_BYTES - 16 * 1024
+_PARTICIPANTS_MAX = 500
+"""Participants named in `joined`: the frame has a limit, the room has none."""
+
+
+class Facts(Protocol):
+    """What a join needs besides the room: where to read, and the sandbox's state."""
+
+    roomlog: RoomLog
+    execlog: ExecLog
+
+    def sandbox_of_room(self, room_id: str) -> dict[str, Any] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    """`since` is epoch and offset; `entered` tells that this listener was in the room before."""
+
+    ref: str | None
+    since: tuple[str, int] | None
+    output: bool
+    entered: bool
+
+
+async def join(room: Room, listener: Listener, request: JoinRequest, facts: Facts) -> None:
+    """Join or join again. On failure the listener is out of the room and the error is raised."""
+    member = room.attach(listener, output=request.output)
+    try:
+        await room.ready()
+        snapshot = await facts.roomlog.snapshot(room.id, request.since)
+        ended = await _ended_output(room.id, snapshot, facts.execlog) if request.output else {}
+    except BaseException:
+        if room.members.get(listener) is member:
+            room.detach(listener, entered=request.entered)
+        raise
+    if room.members.get(listener) is not member:
+        raise Unavailable("The room let go of this session while it joined; join again.")
+    if not request.entered:
+        room.enter(listener)
+    _go_live(_Replay(room, listener, member, request, snapshot, ended), facts)
+
+
+def after(position: int, held: Iterable[Entry]) -> list[Entry]:
+    """What was held and is not in the snapshot: beyond its offset, each once, ascending."""
+    found: list[Entry] = []
+    for entry in held:
+        if entry.offset > position:
+            found.append(entry)
+            position = entry.offset
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Replay:
+    room: Room
+    listener: Listener
+    member: Member
+    request: JoinRequest
+    snapshot: Snapshot
+    ended: dict[str, list[Outgoing]]
+
+
+def _go_live(replay: _Replay, facts: Facts) -> None:
+    snapshot, member, send = replay.snapshot, replay.member, replay.listener.send
+    send(Outgoing(_joined(replay, facts)))
+    if replay.request.output:
+        for exec_id in snapshot.running:
+            _send_kept(replay, exec_id)
+    if snapshot.resumed:
+        for entry in snapshot.entries:
+            _send_missed(replay, entry)
+    held, member.held = member.held or [], None
+    member.position = snapshot.offset
+    for entry in after(snapshot.offset, held):
+        send(Outgoing(entry.json()))
+        member.position = entry.offset
+        event = exec_event(entry)
+        if event is not None and event[0] == "exec.started" and replay.request.output:
+            _send_kept(replay, event[1])
+
+
+def _send_missed(replay: _Replay, entry: Entry) -> None:
+    """A missed event; before an exec's end stands what it printed."""
+    event = exec_event(entry) if replay.request.output else None
+    if event is not None and event[0] == "exec.exited":
+        for frame in replay.ended.get(event[1], ()):
+            replay.listener.send(frame)
+    replay.listener.send(Outgoing(entry.json()))
+
+
+def _send_kept(replay: _Replay, exec_id: str) -> None:
+    """The output of a running exec so far; live output follows where it ends."""
+    run = replay.room.execs.get(exec_id)
+    if isinstance(run, Run):
+        for _, frame in run.kept_frames():
+            replay.listener.send(frame)
+
+
+async def _ended_output(
+    room: str, snapshot: Snapshot, execlog: ExecLog
+) -> dict[str, list[Outgoing]]:
+    """Frames for the output of execs that ended among the missed events, within a budget."""
+    if not snapshot.resumed:
+        return {}
+    left = _REPLAY_OUTPUT_BYTES
+    frames: dict[str, list[Outgoing]] = {}
+    for entry in snapshot.entries:
+        event = exec_event(entry)
+        if event is None or event[0] != "exec.exited":
+            continue
+        printed = {name: size for name, size in entry.event()["bytes"].items() if size}
+        made: list[Outgoing] = []
+        pos = 0
+        for stream, end in printed.items():
+            pieces = await execlog.read(room, event[1], stream, (0, end)) if left > 0 else []
+            left -= sum(len(piece.data or b"") for piece in pieces)
+            if left < 0 or not pieces:
+                made.append(_gap(room, event[1], stream, end))
+            else:
+                made += piece_frames(room, event[1], stream, pieces, pos)
+            pos += end
+        frames[event[1]] = made
+    return frames
+
+
+def _gap(room: str, exec_id: str, stream: str, end: int) -> Outgoing:
+    frame = {"type": "exec.gap", "room": room, "exec": exec_id, "stream": stream}
+    return Outgoing({**frame, "from": 0, "to": end, "kept": True})
+
+
+def _joined(replay: _Replay, facts: Facts) -> dict[str, Any]:
+    room, snapshot, listener = replay.room, replay.snapshot, replay.listener
+    owner = snapshot.owner == listener.participant.id
+    frame: dict[str, Any] = {
+        "type": "joined",
+        "room": room.id,
+        "role": "owner" if owner else "member",
+        "epoch": snapshot.epoch,
+        "offset": snapshot.offset,
+        "oldest": snapshot.oldest,
+        "resumed": snapshot.resumed,
+        "participants": [_wire(who, snapshot) for who in room.participants()[:_PARTICIPANTS_MAX]],
+        "events": [],
+        "execs": [_running(room, exec_id, snapshot) for exec_id in snapshot.running],
+        "turns": [],
+        "sandbox": facts.sandbox_of_room(room.id),
+    }
+    if replay.request.ref is not None:
+        frame["ref"] = replay.request.ref
+    if not snapshot.resumed:
+        frame["events"] = _newest_fitting(frame, snapshot.entries)
+    return frame
+
+
+def _newest_fitting(frame: dict[str, Any], entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """The newest events that fit the frame beside what else it holds."""
+    left = _FRAME_ROOM_BYTES - len(JSON.encode(frame))
+    events: list[dict[str, Any]] = []
+    for entry in reversed(list(entries)):
+        left -= len(entry.body) + 64
+        if left < 0:
+            break
+        events.insert(0, entry.event())
+    return events
+
+
+def _running(room: Room, exec_id: str, snapshot: Snapshot) -> dict[str, Any]:
+    run = room.execs.get(exec_id)
+    streams = run.spans() if isinstance(run, Run) else {}
+    return {"started": snapshot.running[exec_id].started.event(), "streams": streams}
+
+
+def _wire(who: Participant, snapshot: Snapshot) -> dict[str, Any]:
+    return {**who.wire(), "role": "owner" if who.id == snapshot.owner else "member"}

@@ -1,0 +1,325 @@
+"""One running exec: its output joined, capped, published, kept and stored; its end told once.
+
+It publishes to a room and acknowledges to the sandbox; how commands run is `sandbox`'s.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from protocol.errors import DuetError
+from sandbox.process import Process
+from sandbox.results import ExecResult
+from server import logs
+from server.execlog import STORE_S, ExecLog, StreamWriter
+from server.outbox import Source
+from server.output import Allowance, Joiner, Kept, Piece
+from server.store import Argument
+from server.wire import Outgoing, Output
+
+log = logs.get("exec")
+
+CREDIT_BYTES = 256 * 1024
+"""What the runner may send beyond what was taken: a round trip's worth at full speed."""
+EVENT_HEAD_BYTES, EVENT_TAIL_BYTES = 1024, 3 * 1024
+_RETRY_S = 0.5
+_DELIVERY_S = 30.0
+"""Longest wait for `exec.started` to be delivered; by then its room is gone or Redis is."""
+
+
+class Place(Protocol):
+    """The room, as a run sees it."""
+
+    def broadcast(self, frame: Outgoing) -> None: ...
+    def broadcast_output(self, source: Source, start: int, end: int, frame: Outgoing) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeepLimits:
+    """How much output is kept, for how long, and how much of it is sent live."""
+
+    head_bytes: int
+    tail_bytes: int
+    live_burst_bytes: int
+    live_bytes_per_s: int
+
+
+class StreamOut:
+    """One stream of a run. It is the outbox's `Source` of gaps."""
+
+    def __init__(self, run: "Run", name: str, writer: StreamWriter) -> None:
+        limits = run.limits
+        self.name = name
+        self.kept = Kept(limits.head_bytes, limits.tail_bytes)
+        self.joiner = Joiner(time.monotonic)
+        self.writer = writer
+        self.gap_from: int | None = None
+        self._run = run
+
+    def gap_frame(self, start: int, end: int) -> Outgoing:
+        """The frame that tells of bytes which are not sent."""
+        run = self._run
+        kept = self.kept.has(start, end)
+        frame = {"type": "exec.gap", "room": run.room, "exec": run.exec, "stream": self.name}
+        return Outgoing({**frame, "from": start, "to": end, "kept": kept})
+
+
+class Run:
+    """The owner of one exec, from its start to its end. An `OutputSink` of the sandbox's."""
+
+    def __init__(
+        self, room: str, exec_id: str, place: Place, execlog: ExecLog, limits: KeepLimits
+    ) -> None:
+        self.room = room
+        self.exec = exec_id
+        self.limits = limits
+        self.streams: dict[str, StreamOut] = {}
+        self.process: Process | None = None
+        self.cancelled = False
+        self.done: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self.gone: Callable[[], None] = lambda: None
+        self._place = place
+        self._execlog = execlog
+        self._allowance = Allowance(
+            limits.live_burst_bytes, limits.live_bytes_per_s, time.monotonic
+        )
+        self._pos = 0
+        self._open = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._dirty = asyncio.Event()
+        self._unsent: list[Sequence[Argument]] = []
+
+    @property
+    def sources(self) -> list[Source]:
+        return list(self.streams.values())
+
+    # What delivery tells
+
+    def started(self) -> None:
+        """`exec.started` has reached the members: what waited goes out."""
+        if self._open.is_set():
+            return
+        self._open.set()
+        for stream in self.streams.values():
+            for piece in stream.kept.read(0, stream.kept.end):
+                if piece.data is not None:
+                    self._publish(stream, stream.joiner.add(piece.data))
+            self._grant(stream)
+        self._arm()
+
+    def exited(self) -> None:
+        self.gone()
+
+    # Output
+
+    def output(self, stream: str, at: int, data: bytes) -> None:
+        """Take output from the sandbox: keep it, send it on, ask for more."""
+        out = self.streams.get(stream) or self._new_stream(stream)
+        out.kept.add(at, data)
+        self._dirty.set()
+        if self._open.is_set():
+            self._publish(out, out.joiner.add(data))
+            self._grant(out)
+            self._arm()
+
+    def _new_stream(self, name: str) -> StreamOut:
+        writer = self._execlog.writer(self.room, self.exec, name)
+        stream = self.streams[name] = StreamOut(self, name, writer)
+        return stream
+
+    def _grant(self, stream: StreamOut) -> None:
+        if self.process is not None:
+            self.process.grant(stream.name, stream.kept.end + CREDIT_BYTES)
+
+    def _publish(self, stream: StreamOut, pieces: list[Piece]) -> None:
+        for piece in pieces:
+            size = piece.end - piece.at
+            if self._allowance.take(size):
+                self._end_gap(stream, piece.at)
+                frame = output_frame(self.room, self.exec, stream.name, piece, self._pos)
+                self._place.broadcast_output(stream, piece.at, piece.end, frame)
+            elif stream.gap_from is None:
+                stream.gap_from = piece.at
+            self._pos += size
+
+    def _end_gap(self, stream: StreamOut, at: int) -> None:
+        """Tell everyone of live output that was left out before `at`."""
+        if stream.gap_from is not None:
+            start, stream.gap_from = stream.gap_from, None
+            self._place.broadcast_output(stream, start, at, stream.gap_frame(start, at))
+
+    def _arm(self) -> None:
+        """Come back when the first stream's followers may wait no longer."""
+        if self._timer is not None:
+            return
+        waits = [stream.joiner.wait_s() for stream in self.streams.values()]
+        soonest = min((wait for wait in waits if wait is not None), default=None)
+        if soonest is not None:
+            self._timer = asyncio.get_running_loop().call_later(soonest, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        for stream in self.streams.values():
+            if (stream.joiner.wait_s() or 0.0) <= 0.001:  # noqa: PLR2004 - a timer's own precision in s
+                self._publish(stream, stream.joiner.due())
+        self._arm()
+
+    # Storing
+
+    async def keep_stored(self) -> None:
+        """Store what is new at most every STORE_S, acknowledging it; until cancelled."""
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            try:
+                await self._store()
+            except DuetError as error:
+                log.warning("output is not stored yet", exec=self.exec, error=error.message)
+                self._dirty.set()
+            await asyncio.sleep(STORE_S)
+
+    async def _store(self) -> None:
+        """One step of storing. What was made for Redis is sent again until it was taken."""
+        if not self._unsent:
+            for stream in self.streams.values():
+                self._unsent += stream.writer.commands(stream.kept)
+        if not self._unsent:
+            return
+        stored = {name: stream.writer.stored for name, stream in self.streams.items()}
+        await self._execlog.store(self._unsent)
+        self._unsent = []
+        for name, position in stored.items():
+            if self.process is not None:
+                self.process.ack(name, position)
+
+    # The end
+
+    async def finish(self, result: ExecResult) -> dict[str, Any]:
+        """Send and store the rest; returns the fields of `exec.exited`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DELIVERY_S):
+                await self._open.wait()
+        if self._timer is not None:
+            self._timer.cancel()
+        for stream in self.streams.values():
+            self._publish(stream, stream.joiner.due(end=True))
+            self._end_gap(stream, stream.kept.end)
+        if self.streams:
+            await self._store_rest()
+        return self._exited(result)
+
+    async def _store_rest(self) -> None:
+        while True:
+            try:
+                await self._store()  # what an earlier try had made
+                await self._store()
+                await self._execlog.store_ends(self.room, self.exec, self.ends())
+            except DuetError:
+                await asyncio.sleep(_RETRY_S)
+            else:
+                return
+
+    def ends(self) -> dict[str, int]:
+        return {name: stream.kept.end for name, stream in self.streams.items()}
+
+    def _exited(self, result: ExecResult) -> dict[str, Any]:
+        printed = {name: stream.kept.end for name, stream in self.streams.items()}
+        fields = result_fields(result)
+        texts, truncated = self.texts(EVENT_HEAD_BYTES, EVENT_TAIL_BYTES)
+        fields |= texts
+        fields["durationMs"] = result.duration_ms
+        fields["bytes"] = {"stdout": 0, "stderr": 0, **dict(result.bytes), **printed}
+        fields["truncated"] = truncated
+        return fields
+
+    def texts(
+        self, head: int | None = None, tail: int = 0
+    ) -> tuple[dict[str, str], dict[str, bool]]:
+        """What was printed as text, all that is kept or an excerpt, and which of it is cut."""
+        texts = {"stdout": "", "stderr": ""}
+        truncated = {"stdout": False, "stderr": False}
+        for name, stream in self.streams.items():
+            kept = stream.kept
+            text, cut = kept.text() if head is None else kept.excerpt(head, tail)
+            texts["stdout" if name == "pty" else name] = text
+            truncated[name] = cut
+        return texts, truncated
+
+    # For who joins
+
+    def spans(self) -> dict[str, dict[str, int]]:
+        """Per stream, what follows a join: from the first kept byte to the last sent."""
+        return {
+            name: {"from": stream.kept.first(), "to": stream.joiner.position}
+            for name, stream in self.streams.items()
+        }
+
+    def kept_frames(self) -> list[tuple[StreamOut, Outgoing]]:
+        """What was sent so far, as frames of output and gaps, in the order of the streams."""
+        frames: list[tuple[StreamOut, Outgoing]] = []
+        pos = 0
+        for stream in self.streams.values():
+            end = stream.joiner.position
+            frames += [
+                (stream, frame)
+                for frame in piece_frames(
+                    self.room, self.exec, stream.name, list(stream.kept.read(0, end)), pos
+                )
+            ]
+            pos += end
+        return frames
+
+
+def output_frame(
+    room: str, exec_id: str, stream: str, piece: Piece, pos: int, *, ref: str | None = None
+) -> Outgoing:
+    """`exec.output` for a piece, or `exec.gap` where it holds no bytes."""
+    head: dict[str, Any] = {"type": "exec.output", "room": room, "exec": exec_id, "stream": stream}
+    if ref is not None:
+        head["ref"] = ref
+    if piece.data is None:
+        return Outgoing(
+            {**head, "type": "exec.gap", "from": piece.at, "to": piece.end, "kept": False}
+        )
+    return Output({**head, "at": piece.at, "size": len(piece.data), "pos": pos}, piece.data)
+
+
+def piece_frames(
+    room: str,
+    exec_id: str,
+    stream: str,
+    pieces: list[Piece],
+    pos: int,
+    *,
+    ref: str | None = None,
+) -> list[Outgoing]:
+    """Kept pieces as frames of the usual size; a joiner cuts between characters."""
+    frames = []
+    for piece in pieces:
+        if piece.data is None:
+            frames.append(output_frame(room, exec_id, stream, piece, pos + piece.at, ref=ref))
+            continue
+        joiner = Joiner(lambda: 0.0)
+        for cut in [*joiner.add(piece.data), *joiner.due(end=True)]:
+            part = Piece(piece.at + cut.at, piece.at + cut.end, cut.data)
+            frames.append(output_frame(room, exec_id, stream, part, pos + part.at, ref=ref))
+    return frames
+
+
+def result_fields(result: ExecResult) -> dict[str, Any]:
+    """The result's fields on the wire, without output."""
+    fields: dict[str, Any] = {"ok": result.ok}
+    if result.exit_code is not None:
+        fields["exitCode"] = result.exit_code
+    if not result.ok:
+        fields |= {
+            "reason": result.reason,
+            "message": result.message,
+            "retryable": result.retryable,
+        }
+    if result.signal is not None:
+        fields["signal"] = result.signal
+    return fields
