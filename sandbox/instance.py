@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from sandbox import containers
@@ -55,6 +55,7 @@ class Instance:
         self._shared = shared
         self._engine = shared.engine
         self._lock = asyncio.Lock()
+        self._starting: asyncio.Task[None] | None = None
         self._link: Link | None = None
         self._container: str | None = None
         self._processes: dict[str, Process] = {}
@@ -84,6 +85,17 @@ class Instance:
     def adopt(self, container: str) -> None:
         """A container of ours that an earlier server left, stopped."""
         self._container, self.status = container, "stopped"
+
+    def respec(self, spec: SandboxSpec) -> None:
+        """What a later start asks for; image, network, profile and runtime stay as they are."""
+        if not self.active:
+            self.spec = replace(
+                spec,
+                image=self.spec.image,
+                network=self.spec.network,
+                profile=self.spec.profile,
+                runtime=self.spec.runtime,
+            )
 
     # --- commands -------------------------------------------------------------------------------
 
@@ -136,8 +148,13 @@ class Instance:
         """Coalesces: two at once start one container. Raises SandboxUnavailable."""
         if self._link is not None and self.status == "running":
             return
-        # Shielded: one caller's cancellation must not leave another's start half done.
-        await asyncio.shield(self._shared.spawn(self._start_once()))
+        if self._starting is None or self._starting.done():
+            self._starting = self._shared.spawn(self._start_once())
+        task = self._starting
+        await asyncio.wait({task})  # one caller's cancellation leaves the start to the others
+        if task.cancelled():
+            raise SandboxUnavailable("The server is stopping.")
+        task.result()
 
     async def _start_once(self) -> None:
         async with self._lock:
@@ -156,28 +173,28 @@ class Instance:
 
     async def _start(self) -> None:
         cpus = (await self._engine.info()).cpus
-        container = self._container or await self._obtain(cpus)
+        container = await self._obtain(cpus)
         link = Link(self._on_frame, self._on_closed)
         try:
             await link.start(self._engine, container)
-        except (SandboxError, asyncio.CancelledError) as error:
-            await self._after_failed_start(container, error)
+            if link.closed:
+                raise LinkBroken("The sandbox ended as soon as it was up.")
+        except (SandboxError, asyncio.CancelledError):
+            await self._kill_quietly(container)
             raise
         self._container, self._link, self._raised = container, link, False
         self._last_error, self._stopping = None, ""
         self._move("running")
         self._shared.spawn(self._settle_limits(link, container, cpus))
 
-    async def _after_failed_start(self, container: str, error: BaseException) -> None:
-        if isinstance(error, EngineError) and error.status == _NOT_FOUND:
-            self._container = None  # removed from outside; the next start makes a new one
-        with suppress(SandboxError):
-            await self._engine.kill(container)
-
     async def _obtain(self, cpus: int) -> str:
-        """The container of this id: the one that is there, else a new one."""
+        """The container of this id, at a start's CPU limit: the one that is there, else a new one.
+
+        It is asked for by name each time: it may have been removed, or made by an earlier server.
+        """
         found = await self._engine.inspect(self.name)
         if found is None:
+            self._container = None
             return await self._create(cpus)
         labels = found["Config"].get("Labels") or {}
         if labels.get(containers.OWNER_LABEL) != self._shared.owner:
@@ -246,19 +263,23 @@ class Instance:
             await self._engine.kill(container)
 
     def _on_closed(self) -> None:
-        """The link is gone; what that means is for the engine to say."""
+        """The link is gone; what that means is for the engine to say, unless we stop it."""
         link, self._link = self._link, None
-        if link is not None:
-            if link.last_words:
-                log.warning("sandbox %s: runner: %s", self.spec.id, link.last_words)
-            self._shared.spawn(self._settle_loss())
+        processes, self._processes = list(self._processes.values()), {}
+        if link is not None and link.last_words:
+            log.warning("sandbox %s: runner: %s", self.spec.id, link.last_words)
+        if self.status == "stopping":
+            _end(processes, "sandbox_terminated", self._stopping)
+        else:
+            self._shared.spawn(self._settle_loss(processes))
 
-    async def _settle_loss(self) -> None:
-        reason, message, status = await self._what_became()
-        self._end_all(reason, message)
-        if self._link is None and self.status == "running":
-            self._last_error = message if status == "error" else self._last_error
-            self._move(status)
+    async def _settle_loss(self, processes: list[Process]) -> None:
+        async with self._lock:  # a next start waits, and so can't be mistaken for this one
+            reason, message, status = await self._what_became()
+            _end(processes, reason, message)
+            if self.status == "running":
+                self._last_error = message if status == "error" else None
+                self._move(status)
 
     async def _what_became(self) -> tuple[str, str, str]:
         """(reason, message, status) for what ran when the link was lost."""
@@ -281,10 +302,6 @@ class Instance:
             # Its runner can't be spoken to any more, so nobody could end what runs in it.
             await self._kill_quietly(container)
         return "sandbox_terminated", self._stopping or "The sandbox ended while it ran.", "stopped"
-
-    def _end_all(self, reason: str, message: str) -> None:
-        for process in list(self._processes.values()):
-            process.fail(reason, message)
 
     async def stop(self, message: str, *, grace_s: int = STOP_GRACE_S) -> None:
         """Stop it, keeping its files. Idempotent. Raises EngineUnavailable, EngineError."""
@@ -326,9 +343,14 @@ class Instance:
         link, self._link = self._link, None
         if link is not None:
             link.close()
-        self._end_all("sandbox_terminated", message)
+        _end(list(self._processes.values()), "sandbox_terminated", message)
 
     def _move(self, status: str) -> None:
         if status != self.status:
             self.status = status
             self._shared.changed(self.record())
+
+
+def _end(processes: list[Process], reason: str, message: str) -> None:
+    for process in processes:
+        process.fail(reason, message)

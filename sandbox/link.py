@@ -72,6 +72,10 @@ class Link:
         self._attachment.close()
 
     @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
     def last_words(self) -> str:
         """The tail of what the runner printed when it died, for the log."""
         return self._stderr.decode(errors="replace").strip()

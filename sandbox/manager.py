@@ -13,7 +13,14 @@ from typing import Any, Final
 
 from sandbox import containers
 from sandbox.engine import Engine
-from sandbox.errors import InvalidSpec, SandboxError, SandboxLimit, UnknownSandbox
+from sandbox.errors import (
+    EngineError,
+    InvalidSpec,
+    SandboxError,
+    SandboxLimit,
+    SandboxUnavailable,
+    UnknownSandbox,
+)
 from sandbox.instance import Instance, Shared
 from sandbox.process import OutputSink, Process
 from sandbox.spec import ExecSpec, SandboxRecord, SandboxSpec, sandbox_id
@@ -46,7 +53,7 @@ class Manager:
         self._config = config
         self._instances: dict[str, Instance] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._reconciled = False
+        self._reconciled = self._closed = False
         self._reconciling = asyncio.Lock()
         self._shared = Shared(self.engine, config.owner, clock, self._spawn, on_change, self._admit)
 
@@ -61,6 +68,7 @@ class Manager:
 
     async def close(self) -> None:
         """Stop what runs, within CLOSE_S; files are kept. Processes end as sandbox_terminated."""
+        self._closed = True
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S - 1):
                 await asyncio.gather(
@@ -119,10 +127,16 @@ class Manager:
         return instance
 
     async def _instance(self, spec: SandboxSpec) -> Instance:
-        await self._reconcile()
+        if self._closed:
+            raise SandboxUnavailable("The server is stopping.")
+        try:
+            await self._reconcile()
+        except EngineError as error:
+            raise SandboxUnavailable(f"The container engine refused: {error.message}") from error
         instance = self._instances.get(spec.id)
         if instance is None:
             instance = self._instances[spec.id] = Instance(self._shared, spec)
+        instance.respec(spec)
         return instance
 
     def _admit(self, wanted: Instance) -> None:
