@@ -167,7 +167,7 @@ export class Connection {
   #ping(): void {
     this.#stopPing?.();
     this.#stopPing = this.clock.after(PING_EVERY_MS, () => {
-      if (this.clock.now() - this.#lastHeardTs > 2 * PING_EVERY_MS) {
+      if (this.clock.now() - this.#lastHeardTs >= 2 * PING_EVERY_MS) {
         this.#drop("The server went silent.");
         this.reconnector.closed(1006, "The server went silent.");
         return;

@@ -3,7 +3,8 @@ import { signal, type Signal } from "@preact/signals";
 import { Assembly, type Piece } from "../model/output";
 import type { ExecExited, ExecGap, ExecOutput } from "../protocol";
 import { needsTerminal, plainLines } from "../term/plain";
-import { Screen, type Row } from "../term/screen";
+import type { Row } from "../term/kept";
+import { Screen } from "../term/screen";
 
 /** How a stored range of output is fetched: frames in the order they came. */
 export type Reader = (exec: string, streams: readonly string[]) => Promise<(ExecOutput | ExecGap)[]>;

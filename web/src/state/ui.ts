@@ -32,11 +32,12 @@ export async function copy(text: string, done: string): Promise<void> {
   }
 }
 
-/** The time, once a second, for clocks that tick. */
+/** The time for clocks that tick in seconds: twice as often, so that none lags by a whole one. */
+const TICK_MS = 500;
 export const now = signal(Date.now());
 setInterval(() => {
   if (!document.hidden) now.value = Date.now();
-}, 1000);
+}, TICK_MS);
 
 export type Theme = "light" | "dark" | "system";
 const stored = storage.read("theme");

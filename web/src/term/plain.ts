@@ -13,7 +13,7 @@ export function needsTerminal(text: string): boolean {
 
 export function plainLines(text: string): Line[] {
   if (text === "") return [];
-  const lines = text.replaceAll("\r\n", "\n").replaceAll("\t", "        ").split("\n");
+  const lines = text.replaceAll("\r\n", "\n").split("\n");
   if (lines.at(-1) === "") lines.pop();
   return lines.map((line, id) => ({ id: id + 1, runs: line ? [{ text: line, cls: "" }] : [] }));
 }

@@ -1,8 +1,11 @@
-/** A command's output as lines: xterm.js's parser and buffer without its renderer. What has scrolled
- * off its screen can't change any more and is taken out as compact lines, so a screen's cost does
- * not grow with the output, the page stays selectable and searchable, and no style is injected. */
+/** A command's output as rows. Text without control sequences is split into lines; from the first
+ * sequence on, xterm.js's parser and buffer do it, without its renderer. Rows that can't change any
+ * more are taken out, so the cost does not grow with the output, the page stays selectable and
+ * searchable, and no style is injected. */
 import { Terminal, type IBuffer, type IMarker } from "@xterm/headless";
 import { runsOf, type Line, type Run } from "./cells";
+import { Kept, type GapRow, type Row } from "./kept";
+import { needsTerminal } from "./plain";
 
 /** Columns. A pipe has no width; lines that wrap here are joined again. */
 const COLS = 160;
@@ -13,19 +16,10 @@ const SCROLLBACK_ROWS = 1200;
 /** Bounds one write so that no row is pushed out unharvested: ends of line, and characters. */
 const WRITE_NEWLINES = 500;
 const WRITE_CHARS = 64_000;
-/** Lines kept per command: the first ones, and the newest up to the whole. */
-export const HEAD_LINES = 500;
-export const MAX_LINES = 10_000;
-
-export interface GapRow {
-  readonly id: number;
-  readonly gap: { stream: string; bytes: number; kept: boolean };
-}
-export interface DroppedRow {
-  readonly id: number;
-  readonly dropped: number;
-}
-export type Row = Line | GapRow | DroppedRow;
+/** A plain line longer than this, in characters, goes on in the next row. */
+export const LINE_CHARS = 16_384;
+/** Characters that may wait for the terminal. What floods in faster than it can be drawn is left out. */
+const QUEUE_CHARS = 4_000_000;
 
 /** Splits text so that no part can push unread rows out of the scrollback. */
 export function* parts(text: string): Generator<string> {
@@ -45,24 +39,35 @@ export function* parts(text: string): Generator<string> {
 type Work = { text: string } | { gap: GapRow["gap"] } | { done: () => void };
 
 export class Screen {
-  #term = newTerminal();
-  #scratch = this.#term.buffer.active.getNullCell();
+  #ids = 0;
+  #kept = new Kept(() => (this.#ids += 1));
+  /** Plain mode: the last lines, the unfinished one at the end. Undefined once a terminal is needed. */
+  #plain: string[] | undefined = [""];
+  #term: Terminal | undefined;
   #mark: IMarker | undefined;
   #queue: Work[] = [];
+  #queued = 0;
   #busy = false;
-  #ids = 0;
-  /** Rows that can't change any more. Grows at its end; its middle may be dropped. */
-  settled: Row[] = [];
-  /** Rows of the screen, as of the last harvest. */
-  live: readonly Row[] = [];
-  droppedLines = 0;
   #ended = false;
+  #live: readonly Row[] = [];
 
   /** `changed` is called after rows changed, possibly many times a frame. */
   constructor(private readonly changed: () => void) {}
 
+  /** Rows that can't change any more. */
+  get settled(): readonly Row[] {
+    return this.#kept.rows;
+  }
+
+  /** Rows that a program may still redraw. */
+  get live(): readonly Row[] {
+    return this.#plain ? plainRows(this.#plain) : this.#live;
+  }
+
   write(text: string): void {
     if (this.#ended || !text) return;
+    if (this.#queued > QUEUE_CHARS) this.#leaveOut();
+    this.#queued += text.length;
     this.#push({ text });
   }
 
@@ -70,14 +75,15 @@ export class Screen {
     this.#push({ gap });
   }
 
-  /** Everything written so far is in `settled`, and the terminal's memory is given back. */
+  /** Everything written so far is settled, and the terminal's memory is given back. */
   end(): Promise<void> {
     return new Promise((resolve) =>
       this.#push({
         done: () => {
           this.#settleAll();
           this.#ended = true;
-          this.#term.dispose();
+          this.#term?.dispose();
+          this.#term = undefined;
           this.changed();
           resolve();
         },
@@ -85,8 +91,12 @@ export class Screen {
     );
   }
 
-  get count(): number {
-    return this.settled.length + this.live.length;
+  /** The reader is behind: what waits becomes a gap that can be loaded later. */
+  #leaveOut(): void {
+    const bytes = this.#queue.reduce((sum, work) => sum + ("text" in work ? new TextEncoder().encode(work.text).length : 0), 0);
+    this.#queue = this.#queue.filter((work) => !("text" in work));
+    this.#queue.push({ gap: { stream: "", bytes, kept: true } });
+    this.#queued = 0;
   }
 
   #push(work: Work): void {
@@ -95,81 +105,118 @@ export class Screen {
   }
 
   #next(): void {
-    const work = this.#queue.shift();
-    this.#busy = work !== undefined;
-    if (!work) return;
-    if ("done" in work) {
-      work.done();
-      return this.#next();
+    for (;;) {
+      const work = this.#queue.shift();
+      this.#busy = work !== undefined;
+      if (!work) return;
+      if ("done" in work) work.done();
+      else if ("gap" in work) this.#gap(work.gap);
+      else if (!this.#text(work.text)) return;
     }
-    if ("gap" in work) {
-      this.#settleAll();
-      this.#settle({ id: (this.#ids += 1), gap: work.gap });
-      this.changed();
-      return this.#next();
-    }
-    const todo = [...parts(work.text)];
-    const step = (): void => {
-      const part = todo.shift();
-      if (part === undefined) return this.#next();
-      this.#term.write(part, () => {
-        this.#harvest();
-        this.changed();
-        step();
-      });
-    };
-    step();
   }
 
-  #harvest(): void {
-    const buffer = this.#term.buffer.normal;
+  #gap(gap: GapRow["gap"]): void {
+    this.#settleAll();
+    this.#kept.push({ id: (this.#ids += 1), gap });
+    this.changed();
+  }
+
+  /** True if it is done at once; otherwise it goes on with the queue by itself. */
+  #text(text: string): boolean {
+    this.#queued = Math.max(0, this.#queued - text.length);
+    if (!this.#plain || needsTerminal(text)) {
+      const before = this.#plain?.join("\n") ?? "";
+      this.#plain = undefined;
+      this.#throughTerminal([...parts(before), ...parts(text)]);
+      return false;
+    }
+    this.#addPlain(this.#plain, text);
+    this.changed();
+    return true;
+  }
+
+  #addPlain(plain: string[], text: string): void {
+    const lines = text.replaceAll("\r\n", "\n").split("\n");
+    lines[0] = plain.pop()! + lines[0]!;
+    for (const line of lines) {
+      let rest = line;
+      for (; rest.length > LINE_CHARS; rest = rest.slice(LINE_CHARS)) plain.push(rest.slice(0, LINE_CHARS));
+      plain.push(rest);
+    }
+    for (const line of plain.splice(0, Math.max(0, plain.length - ROWS))) this.#settle(line);
+  }
+
+  #settle(line: string): void {
+    this.#kept.push({ id: (this.#ids += 1), runs: line ? [{ text: line, cls: "" }] : [] });
+  }
+
+  #throughTerminal(todo: string[]): void {
+    const term = (this.#term ??= newTerminal());
+    const part = todo.shift();
+    if (part === undefined) return this.#next();
+    term.write(part, () => {
+      this.#harvest(term);
+      this.changed();
+      this.#throughTerminal(todo);
+    });
+  }
+
+  #harvest(term: Terminal): void {
+    const buffer = term.buffer.normal;
     const from = this.#mark && this.#mark.line >= 0 ? this.#mark.line : 0;
     const to = settledUntil(buffer, from);
-    for (const line of this.#lines(buffer, from, to)) this.#settle(line);
+    for (const line of this.#lines(buffer, from, to)) this.#kept.push(line);
     this.#mark?.dispose();
-    this.#mark = this.#term.registerMarker(to - buffer.baseY - buffer.cursorY);
-    const active = this.#term.buffer.active;
-    this.live = this.#lines(active, active === buffer ? to : active.baseY, lastRow(active));
+    this.#mark = term.registerMarker(to - buffer.baseY - buffer.cursorY);
+    const active = term.buffer.active;
+    this.#live = this.#lines(active, active === buffer ? to : active.baseY, lastRow(active));
   }
 
   #settleAll(): void {
-    this.#harvest();
-    for (const line of this.live) this.#settle(line);
-    this.live = [];
-    this.#term.reset();
-    this.#mark?.dispose();
-    this.#mark = undefined;
+    if (this.#plain) {
+      const last = this.#plain.pop();
+      for (const line of this.#plain) this.#settle(line);
+      if (last) this.#settle(last);
+    } else if (this.#term) {
+      this.#harvest(this.#term);
+      for (const line of this.#live) this.#kept.push(line);
+      this.#term.reset();
+      this.#mark?.dispose();
+      this.#mark = undefined;
+    }
+    this.#live = [];
+    this.#plain = [""];
   }
 
   /** Rows `from` to `to` (exclusive) as logical lines. */
   #lines(buffer: IBuffer, from: number, to: number): Line[] {
+    const scratch = buffer.getNullCell();
     const lines: Line[] = [];
     let open: Run[] | undefined;
     for (let y = from; y < to; y += 1) {
       const row = buffer.getLine(y);
       if (!row) continue;
       const goesOn = buffer.getLine(y + 1)?.isWrapped === true;
-      const runs = runsOf(row, this.#scratch, goesOn);
+      const runs = runsOf(row, scratch, goesOn);
       if (row.isWrapped && open) open.push(...runs);
       else lines.push({ id: (this.#ids += 1), runs: (open = runs) });
     }
     return lines;
   }
+}
 
-  #settle(row: Row): void {
-    this.settled.push(row);
-    if (this.settled.length <= MAX_LINES) return;
-    // Dropped a thousand at a time: cutting an array at each line would cost its whole length.
-    const many = 1000;
-    const old = this.settled[HEAD_LINES];
-    const before = old && "dropped" in old ? old.dropped - 1 : 0;
-    this.droppedLines = before + many;
-    this.settled.splice(HEAD_LINES, many, { id: (this.#ids += 1), dropped: this.droppedLines });
-  }
+function plainRows(plain: readonly string[]): Row[] {
+  const lines = plain.at(-1) === "" ? plain.slice(0, -1) : plain;
+  return lines.map((text, id) => ({ id, runs: text ? [{ text, cls: "" }] : [] }));
 }
 
 function newTerminal(): Terminal {
-  return new Terminal({ cols: COLS, rows: ROWS, scrollback: SCROLLBACK_ROWS, convertEol: true, allowProposedApi: true });
+  const term = new Terminal({ cols: COLS, rows: ROWS, scrollback: SCROLLBACK_ROWS, convertEol: true, allowProposedApi: true });
+  // A few bytes that ask for a million repeats, scrolls or inserted lines would hold the page for
+  // seconds; past the screen's own size they show nothing anyway.
+  for (const final of ["S", "T", "L", "M", "b", "@", "P", "I", "Z"])
+    term.parser.registerCsiHandler({ final }, ([count]) => typeof count === "number" && count > COLS);
+  return term;
 }
 
 /** The first row that can still change: the screen's first, or the start of the line it belongs to,
@@ -180,17 +227,8 @@ function settledUntil(buffer: IBuffer, from: number): number {
   return buffer.baseY - to > SCROLLBACK_ROWS / 2 ? buffer.baseY : to;
 }
 
-/** One past the last row that shows something; the cursor's own row counts only if written to. */
+/** One past the last row that shows something; rows below the cursor count, too. */
 function lastRow(buffer: IBuffer): number {
-  for (let y = buffer.baseY + buffer.cursorY; y >= buffer.baseY; y -= 1) {
-    if (buffer.getLine(y)?.translateToString(true)) return lowest(buffer, y) + 1;
-  }
-  return lowest(buffer, buffer.baseY - 1) + 1;
-}
-
-/** Rows below the cursor may hold text too, when a program moved up. */
-function lowest(buffer: IBuffer, at: number): number {
-  let last = at;
-  for (let y = at + 1; y < buffer.length; y += 1) if (buffer.getLine(y)?.translateToString(true)) last = y;
-  return last;
+  for (let y = buffer.length - 1; y >= buffer.baseY; y -= 1) if (buffer.getLine(y)?.translateToString(true)) return y + 1;
+  return buffer.baseY;
 }

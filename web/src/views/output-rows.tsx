@@ -3,7 +3,7 @@
 import { memo } from "preact/compat";
 import { bytesInWords, countOf } from "../model/words";
 import type { Line, Run } from "../term/cells";
-import type { Row } from "../term/screen";
+import type { Row } from "../term/kept";
 
 function RunView({ run }: { run: Run }) {
   if (!run.cls && !run.fg && !run.bg) return <>{run.text}</>;

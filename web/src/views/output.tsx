@@ -5,7 +5,7 @@ import { countOf } from "../model/words";
 import type { CommandOutput } from "../state/outputs";
 import { tell } from "../state/ui";
 import type { RoomSession } from "../state/room-session";
-import type { Row } from "../term/screen";
+import type { Row } from "../term/kept";
 import { Icon } from "./icons";
 import { Blocks, RowView, type GapActions } from "./output-rows";
 
@@ -113,7 +113,8 @@ function Following({ version, children }: { version: number; children: preact.Co
     if (following) toEnd();
   }, [version, following]);
   const onScroll = (): void => {
-    const { scrollTop, scrollHeight, clientHeight } = box.current!;
+    if (!box.current) return;
+    const { scrollTop, scrollHeight, clientHeight } = box.current;
     setFollowing(scrollHeight - scrollTop - clientHeight < AT_END_PX);
   };
   return (

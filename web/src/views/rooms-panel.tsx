@@ -79,6 +79,7 @@ function RoomLink({ room, on }: { room: RoomInfo; on: boolean }) {
         <b>{room.name || room.id}</b>
         {(room.running ?? 0) > 0 && (
           <span class="count" title={`${room.running} running`}>
+            <i class="mark go" aria-hidden="true" />
             {room.running}
             <span class="sr"> running</span>
           </span>

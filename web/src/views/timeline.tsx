@@ -22,7 +22,7 @@ const NEAR_START_PX = 500;
 export function Timeline({ session }: { session: RoomSession }) {
   const items = useComputed(() => session.state.value.items).value;
   const more = useComputed(() => session.state.value.more).value;
-  const known = useComputed(() => session.state.value.offset >= 0).value;
+  const known = useComputed(() => session.state.value.epoch !== "").value;
   const outgoing = session.outgoing.value;
   const scroll = useScroll(session, items, outgoing.length);
   const rows = rowsOf(items, dayOf);
@@ -71,10 +71,11 @@ function useScroll(session: RoomSession, items: readonly Item[], sending: number
     stick();
   };
   const onScroll = (): void => {
-    const { scrollTop, scrollHeight, clientHeight } = box.current!;
+    if (!box.current) return;
+    const { scrollTop, scrollHeight, clientHeight } = box.current;
     following.current = scrollHeight - scrollTop - clientHeight < AT_END_PX;
     setAway(!following.current);
-    anchor.current = firstVisible(box.current!);
+    anchor.current = firstVisible(box.current);
     if (scrollTop < NEAR_START_PX) void session.loadOlder();
   };
   // Rows came in above: what the reader looks at stays where it was.
@@ -141,7 +142,7 @@ function Skeleton() {
 }
 
 const dayFormat = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long" });
-const timeFormat = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const timeFormat = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });
 const fullFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });
 
 function dayInWords(ts: number): string {
