@@ -283,7 +283,9 @@ def test_doctor_alone_changes_nothing(monkeypatch):
 
 def test_doctor_mends_when_asked(monkeypatch):
     did = []
-    monkeypatch.setattr(doctor, "examine", lambda *_, **__: [Check("Engine", Status.OK, "found (x)")])
+    monkeypatch.setattr(
+        doctor, "examine", lambda *_, **__: [Check("Engine", Status.OK, "found (x)")]
+    )
     monkeypatch.setattr(provision, "fix", lambda *_, **options: did.append(options))
     result = invoke("doctor", "--fix", "--tests", "--done-steps", "2")
     assert did == [{"tests": True, "done_steps": 2}]
