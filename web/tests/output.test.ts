@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { Assembly, type Piece } from "../src/model/output";
+import { Assembly, excerpt, type Piece } from "../src/model/output";
 import { inOrder } from "../src/state/outputs";
-import type { ExecGap, ExecOutput } from "../src/protocol";
+import type { ExecExited, ExecGap, ExecOutput } from "../src/protocol";
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 
@@ -87,5 +87,30 @@ describe("inOrder", () => {
     const frames = [out(0, "a", "stdout", 0), gap(1, 3), out(3, "d", "stdout", 5), out(0, "e", "stderr", 1), out(1, "f", "stderr", 4)];
     const order = inOrder(frames).map((frame) => (frame.type === "exec.gap" ? "gap" : frame.data));
     expect(order).toEqual(["a", "gap", "e", "f", "d"]);
+  });
+});
+
+describe("inOrder with positions that each stream counts by itself", () => {
+  it("keeps the streams one after the other", () => {
+    const frames = [out(0, "a\n"), out(2, "b\n"), out(0, "x\n", "stderr"), out(2, "y\n", "stderr")];
+    expect(inOrder(frames).map((frame) => (frame as ExecOutput).data)).toEqual(["a\n", "b\n", "x\n", "y\n"]);
+  });
+});
+
+describe("excerpt", () => {
+  const end = (stdout: string, bytes: number, truncated: boolean): ExecExited => ({
+    room: "r", offset: 1, ts: 1, by: { id: "p", name: "P", kind: "human" }, type: "exec.exited", exec: "x",
+    ok: true, durationMs: 1, stdout, bytes: { stdout: bytes }, truncated: { stdout: truncated },
+  });
+  it("is the whole when nothing was cut", () => {
+    expect(excerpt(end("all\n", 4, false), "stdout")).toEqual({ head: "all\n", missing: 0, tail: "" });
+    expect(excerpt(end("all\n", 4, false), "stderr")).toEqual({ head: "", missing: 0, tail: "" });
+  });
+  it("splits where the beginning ends, between characters", () => {
+    const head = "a".repeat(1023);
+    const parts = excerpt(end(`${head}ä${"b".repeat(3000)}`, 10_000, true), "stdout");
+    expect(parts.head).toBe(head);
+    expect(parts.tail.startsWith("äb")).toBe(true);
+    expect(parts.missing).toBe(10_000 - 4025);
   });
 });

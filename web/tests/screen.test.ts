@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { paletteColour, textOf } from "../src/term/cells";
-import { needsTerminal, plainLines, withoutSequences } from "../src/term/plain";
+import { needsTerminal } from "../src/term/plain";
 import { HEAD_ROWS, MAX_CHARS, MAX_ROWS, type Row } from "../src/term/kept";
 import { LINE_CHARS, parts, Screen } from "../src/term/screen";
 
@@ -121,13 +121,6 @@ describe("plain output", () => {
     expect(needsTerminal("a\tb\r\nc\n")).toBe(false);
     expect(needsTerminal("a\rb")).toBe(true);
     expect(needsTerminal("\u001b[1mb")).toBe(true);
-  });
-  it("has the same lines as the terminal gives it", async () => {
-    const text = "one\n\n  two  \nthree";
-    expect(plainLines(text).map(textOf).map((line) => line.trimEnd())).toEqual((await shown(text)).map((line) => line.trimEnd()));
-  });
-  it("loses its sequences for the clipboard", () => {
-    expect(withoutSequences("\u001b[31mred\u001b[0m\r\n\u001b]8;;http://x\u0007link")).toBe("red\nlink");
   });
 });
 

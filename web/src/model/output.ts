@@ -1,6 +1,6 @@
 /** A command's output put together by byte offset: overlap is skipped, holes are named. Pure; what
  * the bytes look like on a screen is not known here. */
-import type { ExecGap, ExecOutput } from "../protocol";
+import type { ExecExited, ExecGap, ExecOutput } from "../protocol";
 
 export type Piece =
   | { kind: "text"; stream: string; text: string }
@@ -70,4 +70,20 @@ export class Assembly {
     if (!state) this.#streams.set(stream, (state = { next: 0, decoder: new TextDecoder("utf-8", { ignoreBOM: true }) }));
     return state;
   }
+}
+
+/** The first bytes of a stream that an end carries when it is not the whole; PROTOCOL's 1 KiB. */
+const EXCERPT_HEAD_BYTES = 1024;
+
+/** What an end tells of a stream: all of it as `head`, or its beginning, what is missing, its end. */
+export function excerpt(end: ExecExited, stream: "stdout" | "stderr"): { head: string; missing: number; tail: string } {
+  const text = end[stream] ?? "";
+  const bytes = new TextEncoder().encode(text);
+  const missing = end.truncated?.[stream] ? Math.max(1, (end.bytes?.[stream] ?? 0) - bytes.length) : 0;
+  if (missing === 0) return { head: text, missing: 0, tail: "" };
+  let cut = Math.min(EXCERPT_HEAD_BYTES, bytes.length);
+  // Not inside a character: its later bytes begin with the bits 10.
+  while (cut > 0 && cut < bytes.length && (bytes[cut]! & 0xc0) === 0x80) cut -= 1;
+  const decode = (part: Uint8Array): string => new TextDecoder("utf-8", { ignoreBOM: true }).decode(part);
+  return { head: decode(bytes.subarray(0, cut)), missing, tail: decode(bytes.subarray(cut)) };
 }

@@ -75,10 +75,11 @@ export function initials(name: string): string {
   return letters.toUpperCase();
 }
 
-/** A stable hue per participant, in degrees. */
-export function hueOf(id: string): number {
+/** A stable colour per participant: a hue in degrees and one of two depths. */
+export function hueOf(id: string): { hue: number; deep: boolean } {
   let hash = 2166136261;
   for (const char of id) hash = Math.imul(hash ^ char.codePointAt(0)!, 16777619);
-  // Steps of 24°: fifteen hues that can be told apart.
-  return ((hash >>> 0) % 15) * 24;
+  // A last mix: ids that differ in one late character should not look alike.
+  hash = Math.imul(hash ^ (hash >>> 15), 2246822507);
+  return { hue: ((hash >>> 1) % 24) * 15, deep: (hash & 1) === 1 };
 }

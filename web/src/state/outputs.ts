@@ -1,8 +1,7 @@
 /** The output of each command on the page: frames in, rows for the view out. */
 import { signal, type Signal } from "@preact/signals";
-import { Assembly, type Piece } from "../model/output";
+import { Assembly, excerpt, type Piece } from "../model/output";
 import type { ExecExited, ExecGap, ExecOutput } from "../protocol";
-import { needsTerminal, plainLines } from "../term/plain";
 import type { Row } from "../term/kept";
 import { Screen } from "../term/screen";
 
@@ -30,7 +29,6 @@ export class CommandOutput {
   #screen: Screen | undefined;
   #backlog: (ExecOutput | ExecGap)[] | undefined;
   #end: ExecExited | undefined;
-  #plain: readonly Row[] | undefined;
   /** Whether frames were received, live or read back; otherwise an end's tails are all there is. */
   fed = false;
 
@@ -54,8 +52,11 @@ export class CommandOutput {
   /** Settled rows and those of the screen that may still change. */
   rows(): { settled: readonly Row[]; live: readonly Row[] } {
     void this.version.value;
-    if (this.#plain) return { settled: this.#plain, live: [] };
     return { settled: this.#screen?.settled ?? [], live: this.#screen?.live ?? [] };
+  }
+
+  get ended(): boolean {
+    return this.#end !== undefined;
   }
 
   /** Whether some of it is on the server but not here. */
@@ -85,7 +86,6 @@ export class CommandOutput {
     const screen = new Screen(this.#changed);
     this.#assembly = new Assembly();
     this.#screen = screen;
-    this.#plain = undefined;
     this.fed = true;
     for (const frame of frames)
       this.#take(frame.type === "exec.output" ? this.#assembly.output(frame) : this.#assembly.gap(frame));
@@ -104,20 +104,20 @@ export class CommandOutput {
   }
 
   #showTails(end: ExecExited): void {
-    const parts = [end.stdout, end.stderr].filter((part): part is string => Boolean(part));
-    const text = parts.map((part) => (part.endsWith("\n") ? part : `${part}\n`)).join("");
-    if (!needsTerminal(text)) {
-      this.#plain = plainLines(text);
-      this.#changed();
-      return;
+    const screen = new Screen(this.#changed);
+    this.#screen = screen;
+    for (const stream of ["stdout", "stderr"] as const) {
+      const { head, missing, tail } = excerpt(end, stream);
+      screen.write(head);
+      if (missing > 0) screen.gap({ stream, bytes: missing, kept: true });
+      screen.write(tail);
+      if (stream === "stdout" && end.stderr) screen.freshLine();
     }
-    this.#screen = new Screen(this.#changed);
-    this.#screen.write(text);
-    void this.#screen.end();
+    void screen.end();
   }
 }
 
-/** Commands whose output stays in memory after it was looked at. */
+/** Commands whose output stays in memory; beyond it an ended one is forgotten and shown by its excerpt. */
 const KEPT_OUTPUTS = 400;
 
 export class Outputs {
@@ -127,8 +127,12 @@ export class Outputs {
     let output = this.#all.get(exec);
     if (output) return output;
     this.#all.set(exec, (output = new CommandOutput(exec)));
-    if (this.#all.size > KEPT_OUTPUTS) this.#all.delete(this.#all.keys().next().value!);
+    if (this.#all.size > KEPT_OUTPUTS) this.#forgetOne();
     return output;
+  }
+
+  #forgetOne(): void {
+    for (const [exec, output] of this.#all) if (output.ended) return void this.#all.delete(exec);
   }
 
   has(exec: string): boolean {
@@ -141,13 +145,17 @@ export class Outputs {
 }
 
 /** Frames of several streams in the order they were printed. A gap has no `pos`; it stands where
- * its stream's bytes before it ended. */
+ * its stream's bytes before it ended. Where the positions contradict each other (a server that
+ * counts each stream by itself), stream after stream is the honest order. */
 export function inOrder(frames: readonly (ExecOutput | ExecGap)[]): (ExecOutput | ExecGap)[] {
   const ends = new Map<string, number>();
   const keyed = frames.map((frame, at) => {
     const pos = frame.type === "exec.output" ? frame.pos : (ends.get(frame.stream) ?? 0);
-    if (frame.type === "exec.output") ends.set(frame.stream, frame.pos + frame.size);
-    return { frame, pos, at };
+    const end = frame.type === "exec.output" ? frame.pos + frame.size : pos;
+    ends.set(frame.stream, end);
+    return { frame, pos, end, at };
   });
-  return keyed.sort((a, b) => a.pos - b.pos || a.at - b.at).map(({ frame }) => frame);
+  const sorted = [...keyed].sort((a, b) => a.pos - b.pos || a.at - b.at);
+  const contradictory = sorted.some((one, at) => at > 0 && one.pos < sorted[at - 1]!.end);
+  return (contradictory ? keyed : sorted).map(({ frame }) => frame);
 }

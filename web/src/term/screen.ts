@@ -36,7 +36,7 @@ export function* parts(text: string): Generator<string> {
   if (start < text.length) yield text.slice(start);
 }
 
-type Work = { text: string } | { gap: GapRow["gap"] } | { done: () => void };
+type Work = { text: string } | { gap: GapRow["gap"] } | { fresh: true } | { done: () => void };
 
 export class Screen {
   #ids = 0;
@@ -69,6 +69,11 @@ export class Screen {
     if (this.#queued > QUEUE_CHARS) this.#leaveOut();
     this.#queued += text.length;
     this.#push({ text });
+  }
+
+  /** What comes next begins a line, even if the line before it was not finished. */
+  freshLine(): void {
+    this.#push({ fresh: true });
   }
 
   gap(gap: GapRow["gap"]): void {
@@ -111,6 +116,7 @@ export class Screen {
       if (!work) return;
       if ("done" in work) work.done();
       else if ("gap" in work) this.#gap(work.gap);
+      else if ("fresh" in work) this.#settleAll();
       else if (!this.#text(work.text)) return;
     }
   }

@@ -6,13 +6,15 @@ import { me, skewMs } from "../state/app";
 import type { RoomSession } from "../state/room-session";
 import { drawer, now, tell } from "../state/ui";
 import type { Participant, Sandbox } from "../protocol";
+import { CloseDrawer } from "./rooms-panel";
 import { Face, StateMark, StatusDot, statusInWords } from "./face";
 
 export function DetailsPanel({ session }: { session: RoomSession }) {
   const room = session.state.value;
   const running = runningExecs(room);
   return (
-    <aside id="details" class={`panel right${drawer.value === "details" ? " open" : ""}`} aria-label="People and sandbox" data-testid="details-panel">
+    <aside id="details" tabIndex={-1} class={`panel right${drawer.value === "details" ? " open" : ""}`} aria-label="People and sandbox" data-testid="details-panel">
+      <CloseDrawer />
       <Section title="People">
         <ul class="people" data-testid="people">
           {sorted(room.participants).map((person) => (

@@ -2,7 +2,7 @@
 import { memo } from "preact/compat";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { ExecItem } from "../model/room";
-import { bytesInWords, durationInWords, elapsedInWords, endInWords, markOf, whyInWords } from "../model/words";
+import { durationInWords, elapsedInWords, endInWords, markOf, whyInWords } from "../model/words";
 import { skewMs } from "../state/app";
 import type { CommandOutput } from "../state/outputs";
 import type { RoomSession } from "../state/room-session";
@@ -27,9 +27,8 @@ export const ExecCard = memo(function ExecCard({ item, session }: Props) {
   const visible = useVisible(card);
   const output = session.outputs.of(item.id);
   const end = item.exited;
-  useEffect(() => {
-    if (end) output.exited(end);
-  }, [output, end]);
+  // Here and not in an effect: plain output is there with the first drawing, so nothing jumps.
+  if (end) output.exited(end);
   useEffect(() => {
     // Lost on the way, or told only in part: small enough to simply have it.
     if (visible && end && wantsReading(output, end)) void output.loadAll(session.read);
@@ -38,7 +37,7 @@ export const ExecCard = memo(function ExecCard({ item, session }: Props) {
     <div ref={card} class={`exec ${end ? markOf(end) : "go"}`} data-testid="exec" data-exec={item.id} data-state={end ? (end.ok ? "ok" : (end.reason ?? "failed")) : "running"}>
       <Top item={item} session={session} output={output} />
       <Output output={output} session={session} running={!end} />
-      {end && <Foot end={end} output={output} session={session} />}
+      {end && <Foot end={end} output={output} />}
     </div>
   );
 });
@@ -112,17 +111,14 @@ function EndMeta({ end }: { end: ExecExited }) {
   return (
     <span class="meta num" data-testid="exec-end">
       <span class={end.ok ? "opt" : "why"}>{endInWords(end)}</span>
-      <span class="opt"> · </span>
+      <span class={end.ok ? "opt" : undefined}> · </span>
       <span data-testid="exec-duration">{durationInWords(end.durationMs)}</span>
     </span>
   );
 }
 
-function Foot({ end, output, session }: { end: ExecExited; output: CommandOutput; session: RoomSession }) {
-  void output.version.value;
+function Foot({ end, output }: { end: ExecExited; output: CommandOutput }) {
   const why = whyInWords(end);
-  const total = Object.values(end.bytes ?? {}).reduce((sum, size) => sum + size, 0);
-  const loading = output.loading.value;
   return (
     <>
       {why && (
@@ -130,14 +126,9 @@ function Foot({ end, output, session }: { end: ExecExited; output: CommandOutput
           {why}
         </p>
       )}
-      {output.partial && !output.fed && (
-        <button class="more" data-testid="load-output" disabled={loading} onClick={() => void output.loadAll(session.read)}>
-          {loading ? "Loading…" : `Beginning and end of ${bytesInWords(total)} · Show all output`}
-        </button>
-      )}
       {output.problem.value && (
         <p class="problem pad" role="status">
-          {output.problem.value}
+          The rest of the output could not be read: {output.problem.value}
         </p>
       )}
     </>

@@ -4,10 +4,11 @@ import type { Participant } from "../protocol";
 
 export function Face({ person, large = false }: { person: Participant; large?: boolean }) {
   const agent = person.kind === "agent";
+  const { hue, deep } = hueOf(person.id);
   return (
     <span
-      class={`face${large ? " lg" : ""}${agent ? " agent" : ""}${person.kind === "bot" ? " bot" : ""}`}
-      style={agent ? undefined : { "--h": hueOf(person.id) }}
+      class={`face${large ? " lg" : ""}${agent ? " agent" : ""}${person.kind === "bot" ? " bot" : ""}${deep ? " deep" : ""}`}
+      style={agent ? undefined : { "--h": hue }}
       aria-hidden="true"
     >
       {initials(person.name)}

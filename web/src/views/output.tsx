@@ -1,7 +1,7 @@
 /** A command's output inside its card: as high as its content up to a bound, following its end while
  * it runs, its middle folded away once it has ended. */
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { countOf } from "../model/words";
+import { bytesInWords, countOf } from "../model/words";
 import type { CommandOutput } from "../state/outputs";
 import { tell } from "../state/ui";
 import type { RoomSession } from "../state/room-session";
@@ -89,17 +89,36 @@ function Ended({ rows, all, setAll, gap }: { rows: readonly Row[]; all: boolean;
       </>
     );
   }
-  const between = rows.length - FIRST_LINES - LAST_LINES;
+  const between = folded(rows.slice(FIRST_LINES, -LAST_LINES));
+  const showAll = (): void => {
+    setAll(true);
+    if (between.kept) gap.load();
+  };
   const draw = (row: Row) => <RowView key={row.id} row={row} gap={gap} />;
   return (
     <pre class="term">
       {rows.slice(0, FIRST_LINES).map(draw)}
-      <button class="fold" data-testid="show-lines" aria-expanded={false} onClick={() => setAll(true)}>
-        {countOf(between, "line")} between · Show all
+      <button class="fold" data-testid="show-lines" aria-expanded={false} onClick={showAll}>
+        {between.words} between · Show all
       </button>
       {rows.slice(-LAST_LINES).map(draw)}
     </pre>
   );
+}
+
+/** What lies between, in words, and whether part of it has to be fetched. */
+function folded(rows: readonly Row[]): { words: string; kept: boolean } {
+  let lines = 0;
+  let bytes = 0;
+  let kept = false;
+  for (const row of rows) {
+    if ("gap" in row) {
+      bytes += row.gap.bytes;
+      kept ||= row.gap.kept;
+    } else lines += "dropped" in row ? row.dropped : 1;
+  }
+  const words = bytes > 0 ? `${countOf(lines, "line")} and ${bytesInWords(bytes)}` : countOf(lines, "line");
+  return { words, kept };
 }
 
 /** Stays at the end until the reader scrolls up, and then offers the way back. */

@@ -13,7 +13,7 @@ import { NewRoom } from "./new-room";
 export function RoomsPanel() {
   const [making, setMaking] = useState(false);
   return (
-    <nav id="rooms" class={`panel left${drawer.value === "rooms" ? " open" : ""}`} aria-label="Rooms" data-testid="rooms-panel">
+    <nav id="rooms" tabIndex={-1} class={`panel left${drawer.value === "rooms" ? " open" : ""}`} aria-label="Rooms" data-testid="rooms-panel">
       <a
         class="brand-link"
         href="/"
@@ -24,6 +24,7 @@ export function RoomsPanel() {
       >
         <Brand />
       </a>
+      <CloseDrawer />
       <h2>Rooms</h2>
       <ul class="rooms" data-testid="room-list">
         {rooms.value.map((room) => (
@@ -58,6 +59,14 @@ export function RoomsPanel() {
         </div>
       )}
     </nav>
+  );
+}
+
+export function CloseDrawer() {
+  return (
+    <button class="icon-only close" aria-label="Close" data-testid="close-drawer" onClick={() => (drawer.value = undefined)}>
+      <Icon name="close" />
+    </button>
   );
 }
 

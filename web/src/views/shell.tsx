@@ -19,7 +19,7 @@ export function Shell() {
         Skip to the composer
       </a>
       <RoomsPanel />
-      <div class="middle">
+      <div class="middle" inert={drawer.value !== undefined}>
         <LinkBanner />
         <Boundary key={session?.id ?? ""}>{session ? <Room session={session} key={session.id} /> : <Home />}</Boundary>
       </div>
@@ -74,15 +74,27 @@ function LinkBanner() {
   );
 }
 
+/** Drawers behave as dialogs: focus goes in and comes back, Escape and a click beside them close. */
 function Curtain() {
+  const open = drawer.value;
   useEffect(() => {
+    if (!open) return;
+    document.getElementById(open)?.focus();
+    const close = (): void => void (drawer.value = undefined);
     const onKey = (event: KeyboardEvent): void => {
-      if (event.key === "Escape") drawer.value = undefined;
+      if (event.key === "Escape") close();
     };
+    const wide = matchMedia("(min-width: 1081px)");
     addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
-  }, []);
-  if (!drawer.value) return null;
+    wide.addEventListener("change", close);
+    return () => {
+      removeEventListener("keydown", onKey);
+      wide.removeEventListener("change", close);
+      // After the middle is no longer inert.
+      setTimeout(() => document.querySelector<HTMLElement>(`[aria-controls="${open}"]`)?.focus());
+    };
+  }, [open]);
+  if (!open) return null;
   return <div class="curtain" onClick={() => (drawer.value = undefined)} />;
 }
 
