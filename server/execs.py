@@ -168,6 +168,7 @@ class Execs:
         try:
             result = await self._result(room.id, request, run)
             storing.cancel()
+            run.settled.set()
             fields = await run.finish(result)
             await self._tell_end(room, run, author(by), fields)
         finally:
@@ -181,6 +182,7 @@ class Execs:
             run.process = await self._manager.execute(
                 self._sandbox_of(room), self._spec(request, run), run
             )
+            run.settled.set()
             if run.cancelled:
                 await run.process.cancel()
             return await run.process.wait()

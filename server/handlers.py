@@ -189,9 +189,7 @@ class Handlers:
         return self._joined(session, room_id).id
 
     async def _exec_input(self, session: Session, command: c.ExecInput) -> None:
-        process = self._run(session, command.exec).process
-        if process is None:
-            raise Unavailable("The command is still starting; try again.", retry_after_ms=200)
+        process = await self._run(session, command.exec).running()
         try:
             await process.write(_input_bytes(command), eof=command.eof)
         except InvalidSpec as error:
@@ -199,20 +197,17 @@ class Handlers:
         session.reply(command.ref, {"type": "ack"})
 
     async def _exec_resize(self, session: Session, command: c.ExecResize) -> None:
-        process = self._run(session, command.exec).process
-        if process is not None:
-            try:
-                await process.resize(command.cols, command.rows)
-            except InvalidSpec as error:
-                raise Invalid(error.message) from None
+        process = await self._run(session, command.exec).running()
+        try:
+            await process.resize(command.cols, command.rows)
+        except InvalidSpec as error:
+            raise Invalid(error.message) from None
         session.reply(command.ref, {"type": "ack"})
 
     async def _exec_signal(self, session: Session, command: c.ExecSignal) -> None:
-        run = self._run(session, command.exec)
-        if run.process is None:
-            raise Unavailable("The command is still starting; try again.", retry_after_ms=200)
+        process = await self._run(session, command.exec).running()
         try:
-            await run.process.signal(command.signal)
+            await process.signal(command.signal)
         except InvalidSpec as error:
             raise Invalid(error.message, details={"signal": [error.message]}) from None
         session.reply(command.ref, {"type": "ack"})

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from protocol.errors import DuetError
+from protocol.errors import DuetError, UnknownExec
 from sandbox.process import Process
 from sandbox.results import ExecResult
 from server import logs
@@ -25,6 +25,8 @@ log = logs.get("exec")
 CREDIT_BYTES = 256 * 1024
 """What the runner may send beyond what was taken: a round trip's worth at full speed."""
 EVENT_HEAD_BYTES, EVENT_TAIL_BYTES = 1024, 3 * 1024
+START_S = 60.0
+"""Longest wait of input for its command's sandbox to start."""
 _RETRY_S = 0.5
 _DELIVERY_S = 30.0
 """Longest wait for `exec.started` to be delivered; by then its room is gone or Redis is."""
@@ -78,6 +80,8 @@ class Run:
         self.limits = limits
         self.streams: dict[str, StreamOut] = {}
         self.process: Process | None = None
+        self.settled = asyncio.Event()
+        """It runs, or it is known that it will not."""
         self.cancelled = False
         self.done: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self.gone: Callable[[], None] = lambda: None
@@ -95,6 +99,15 @@ class Run:
     @property
     def sources(self) -> list[Source]:
         return list(self.streams.values())
+
+    async def running(self) -> Process:
+        """Its process, once its sandbox has started. Raises UnknownExec where it has ended."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(START_S):
+                await self.settled.wait()
+        if self.process is None:
+            raise UnknownExec("This command does not run.")
+        return self.process
 
     # What delivery tells
 
