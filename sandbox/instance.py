@@ -56,6 +56,7 @@ class Instance:
         self._engine = shared.engine
         self._lock = asyncio.Lock()
         self._starting: asyncio.Task[None] | None = None
+        self._limits: asyncio.Task[None] | None = None
         self._link: Link | None = None
         self._container: str | None = None
         self._processes: dict[str, Process] = {}
@@ -185,7 +186,12 @@ class Instance:
         self._container, self._link, self._raised = container, link, False
         self._last_error, self._stopping = None, ""
         self._move("running")
-        self._shared.spawn(self._settle_limits(link, container, cpus))
+        self._limits = self._shared.spawn(self._settle_limits(link, container, cpus))
+
+    async def settled(self) -> None:
+        """Returns once the limits of the last start are the type's own."""
+        if self._limits is not None:
+            await asyncio.wait({self._limits})
 
     async def _obtain(self, cpus: int) -> str:
         """The container of this id, at a start's CPU limit: the one that is there, else a new one.

@@ -108,6 +108,10 @@ class Manager:
             if instance.status == "stopped":
                 self._instances.pop(instance.spec.id, None)
 
+    async def settled(self, id: str) -> None:  # noqa: A002
+        """Returns once a running sandbox has left the raised limits of its start."""
+        await self._known(id).settled()
+
     def get(self, id: str) -> SandboxRecord | None:  # noqa: A002
         try:
             instance = self._instances.get(sandbox_id(id))

@@ -358,7 +358,8 @@ class Runner:
                 self.loop.after(PTY_QUIET_S, self.on_quiet, ex, stream.at)
 
     def settle(self, ex: Exec) -> None:
-        if ex.settled and not ex.done:
+        # What dies while the sandbox is stopped dies of that, which its end would not say.
+        if ex.settled and not ex.done and not self.stopping:
             self.finish(ex, self.verdict(ex))
 
     def verdict(self, ex: Exec) -> Message:
