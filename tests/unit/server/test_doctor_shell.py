@@ -36,7 +36,7 @@ def test_progress_is_not_repeated_where_nobody_watches(capsys):
 def test_run_logs_what_a_command_says(state_dir):
     seen = []
     run(["sh", "-c", "echo one; echo two >&2"], log_name="x", watch=seen.append)
-    assert sorted(seen) == ["one\n", "two\n"]
+    assert sorted(seen) == ["one", "two"]
     assert (state_dir / "x.log").read_text().splitlines()[0] == "$ sh -c echo one; echo two >&2"
 
 
@@ -60,6 +60,18 @@ def test_run_ends_a_command_at_its_deadline_with_all_it_started():
     with pytest.raises(SetupError, match="failed with -9"):
         run(["sh", "-c", "sleep 60 & sleep 60"], log_name="x", timeout_s=0.2)
     assert time.monotonic() - begun < 30
+
+
+def test_run_does_not_wait_for_a_daemon_that_holds_its_output():
+    begun = time.monotonic()
+    run(["sh", "-c", "setsid sleep 20 & echo started"], log_name="x")
+    assert time.monotonic() - begun < 15
+
+
+def test_run_takes_bytes_that_are_no_text_and_a_line_without_an_end():
+    seen = []
+    run(["printf", r"\377one\ntwo"], log_name="x", watch=seen.append)
+    assert seen == ["\ufffdone", "two"]
 
 
 def test_run_gives_no_input():
