@@ -167,6 +167,7 @@ class Joiner:
         self._waiting = bytearray()
         self._at = 0
         self._since = 0.0
+        self._character_at = 0.0  # when an incomplete last character began
         self._sent_at = float("-inf")
 
     @property
@@ -179,6 +180,8 @@ class Joiner:
         if not self._waiting:
             self._since = now
         self._waiting += data
+        if incomplete(self._waiting) <= len(data):
+            self._character_at = now
         if len(self._waiting) >= FRAME_BYTES or now - self._sent_at >= JOIN_S:
             return self._take(now, keep_character=True)
         return []
@@ -204,7 +207,7 @@ class Joiner:
             return []
         data = bytes(self._waiting[:size])
         del self._waiting[:size]
-        self._since = self._sent_at = now
+        self._since, self._sent_at = self._character_at, now
         pieces = []
         while data:
             cut = data[:FRAME_BYTES]
