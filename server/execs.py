@@ -168,6 +168,7 @@ class Execs:
         try:
             result = await self._result(room.id, request, run)
             storing.cancel()
+            run.ended = True
             run.settled.set()
             fields = await run.finish(result)
             await self._tell_end(room, run, author(by), fields)

@@ -83,6 +83,7 @@ class Run:
         self.settled = asyncio.Event()
         """It runs, or it is known that it will not."""
         self.cancelled = False
+        self.ended = False
         self.done: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self.gone: Callable[[], None] = lambda: None
         self._place = place
@@ -105,8 +106,8 @@ class Run:
         with suppress(TimeoutError):
             async with asyncio.timeout(START_S):
                 await self.settled.wait()
-        if self.process is None:
-            raise UnknownExec("This command does not run.")
+        if self.process is None or self.ended:
+            raise UnknownExec("This command does not run any more.")
         return self.process
 
     # What delivery tells

@@ -83,8 +83,8 @@ class Session:
     async def _receive(self, data: str | bytes) -> None:
         frame: dict[str, Any] = {}
         try:
-            self._check_rate()
             frame = self.codec.decode(data)
+            self._check_rate()  # after decoding, so that the refusal can carry its `ref`
             await self._dispatch(parse(frame))
         except BadFrame as error:
             self.send_error(error, error.ref)
