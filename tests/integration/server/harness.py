@@ -400,8 +400,18 @@ class Rules:
             self.broken.append(f"{what}: {facts!r:.600}")
 
 
-async def raw(server: Server, data: bytes, *, limit_s: float = WAIT_S, eof: bool = False) -> bytes:
-    """Send bytes on a new connection and give all that comes back until it is closed."""
+async def raw(
+    server: Server,
+    data: bytes,
+    *,
+    limit_s: float = WAIT_S,
+    eof: bool = False,
+    whole: bool = False,
+) -> bytes:
+    """Send bytes on a new connection and give all that comes back until it is closed.
+
+    With `whole`, only until one answer is complete.
+    """
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=2**20)
     try:
         async with asyncio.timeout(limit_s):
@@ -412,11 +422,18 @@ async def raw(server: Server, data: bytes, *, limit_s: float = WAIT_S, eof: bool
                     writer.write_eof()
             got = bytearray()
             with contextlib.suppress(ConnectionError):
-                while piece := await reader.read(65536):
+                while (piece := await reader.read(65536)) and not (whole and complete(got + piece)):
                     got += piece
+                got += piece
             return bytes(got)
     finally:
         writer.close()
+
+
+def complete(answer: bytes) -> bool:
+    start, end, body = answer.partition(b"\r\n\r\n")
+    size = re.search(rb"content-length: (\d+)", start.lower())
+    return bool(end) and size is not None and len(body) >= int(size[1])
 
 
 def head(server: Server, line: str, *headers: str, host: str | None = None) -> bytes:
@@ -434,7 +451,7 @@ UPGRADE = (
 
 
 def status_of(answer: bytes) -> int:
-    assert answer.startswith(b"HTTP/1.1 "), answer[:200]
+    assert re.match(rb"HTTP/1\.[01] ", answer), answer[:200]
     return int(answer[9:12])
 
 
