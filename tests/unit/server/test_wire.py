@@ -19,7 +19,7 @@ def test_a_header_is_read_as_it_was_meant(size, binary) -> None:
     (frame,) = parsed(framed(payload, binary=binary))
     assert frame.opcode is (Opcode.BINARY if binary else Opcode.TEXT)
     assert frame.fin
-    assert not (frame.rsv1 or frame.rsv2 or frame.rsv3)
+    assert [frame.rsv1, frame.rsv2, frame.rsv3] == [False] * 3
     assert bytes(frame.data) == payload
 
 
