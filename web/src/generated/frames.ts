@@ -106,6 +106,11 @@ export interface AgentFinished {
   usage?: Record<string, number>;
 }
 
+/** Whether the agent's commands run at once, after somebody's word, or not at all. */
+export interface AgentPolicy {
+  approval: string;
+}
+
 export interface AgentQueued {
   room: string;
   offset: number;
@@ -115,6 +120,17 @@ export interface AgentQueued {
   type: "agent.queued";
   turn: string;
   question: string;
+  replyTo?: string;
+}
+
+/** The model could not be asked; the turn waits until `retry_ts` and tries again. */
+export interface AgentRetry {
+  type: "agent.retry";
+  room: string;
+  turn: string;
+  attempt: number;
+  message: string;
+  retryTs: number;
 }
 
 export interface AgentStarted {
@@ -126,6 +142,7 @@ export interface AgentStarted {
   type: "agent.started";
   turn: string;
   question: string;
+  replyTo?: string;
 }
 
 export interface AgentStop {
@@ -199,6 +216,7 @@ export type EphemeralEvent =
   | ExecOutput
   | ExecGap
   | AgentDelta
+  | AgentRetry
   | Left
   | Bye;
 
@@ -366,7 +384,7 @@ export interface Joined {
   events: Array<LogEvent>;
   execs: Array<RunningExec>;
   turns: Array<Turn>;
-  sandbox?: Sandbox;
+  sandbox: Sandbox;
 }
 
 export interface Leave {
@@ -423,6 +441,7 @@ export interface Message {
   text?: string;
   replyTo?: string;
   turn?: string;
+  partial?: boolean;
   editedTs?: number;
   deleted?: boolean;
 }
@@ -544,6 +563,7 @@ export interface RoomUpdated {
   type: "room.updated";
   name: string;
   description: string;
+  agent?: AgentPolicy;
 }
 
 export interface RunningExec {
@@ -645,6 +665,7 @@ export type ServerFrame =
   | ExecOutput
   | ExecGap
   | AgentDelta
+  | AgentRetry
   | Left
   | Bye;
 
@@ -663,6 +684,7 @@ export interface Turn {
   turn: string;
   by: Participant;
   question: string;
+  replyTo?: string;
   status: string;
   text: string;
   calls: Array<Record<string, unknown>>;

@@ -96,6 +96,10 @@ export function start(): void {
     const title = current.value ? `${room?.name || state?.name || current.value.id} · Duet` : "Duet";
     document.title = unseen.value > 0 ? `(${unseen.value}) ${title}` : title;
   });
+  // The list of rooms came: the server is back, so there is nothing left to wait for.
+  effect(() => {
+    if (rooms.value.length > 0) untracked(() => link.value.phase === "waiting" && connection.reconnector.now());
+  });
   addEventListener("online", () => connection.reconnector.now());
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden) unseen.value = 0;

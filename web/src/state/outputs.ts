@@ -8,23 +8,32 @@ import { Screen } from "../term/screen";
 /** How a stored range of output is fetched: frames in the order they came. */
 export type Reader = (exec: string, streams: readonly string[]) => Promise<(ExecOutput | ExecGap)[]>;
 
-const bump = (version: Signal<number>): (() => void) => {
+/** Drawings of one output are at least this far apart: the first after a pause comes with the next
+ * frame, a flood costs no more than this often. */
+const REDRAW_EVERY_MS = 60;
+
+function redraw(version: Signal<number>): () => void {
   let asked = false;
+  let lastTs = 0;
+  const draw = (): void => {
+    asked = false;
+    lastTs = performance.now();
+    version.value += 1;
+  };
   return () => {
     if (asked) return;
     asked = true;
-    requestAnimationFrame(() => {
-      asked = false;
-      version.value += 1;
-    });
+    const wait = REDRAW_EVERY_MS - (performance.now() - lastTs);
+    if (wait <= 0) requestAnimationFrame(draw);
+    else setTimeout(() => requestAnimationFrame(draw), wait);
   };
-};
+}
 
 export class CommandOutput {
   readonly version = signal(0);
   readonly loading = signal(false);
   readonly problem = signal<string | undefined>(undefined);
-  #changed = bump(this.version);
+  #changed = redraw(this.version);
   #assembly = new Assembly();
   #screen: Screen | undefined;
   #backlog: (ExecOutput | ExecGap)[] | undefined;

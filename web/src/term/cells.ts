@@ -77,11 +77,17 @@ function sameStyle(a: Omit<Run, "text">, b: Omit<Run, "text">): boolean {
   return a.cls === b.cls && a.fg === b.fg && a.bg === b.bg;
 }
 
-/** Columns up to the last that shows something (a coloured blank does). */
+const ASCII = /^[\x20-\x7e]*$/u;
+
+/** Columns up to the last that holds a character. Coloured blanks after it are left out: a bar that
+ * a program drew to the edge of its screen has no edge here. */
 function usedWidth(line: IBufferLine, scratch: IBufferCell): number {
+  const text = line.translateToString(true);
+  // One column per character: most rows, and many times faster than asking each cell.
+  if (ASCII.test(text)) return text.length;
   for (let x = line.length - 1; x >= 0; x -= 1) {
     const cell = line.getCell(x, scratch);
-    if (cell && (cell.getChars().trim() !== "" || !cell.isBgDefault() || cell.isInverse())) return x + Math.max(1, cell.getWidth());
+    if (cell && cell.getChars().trim() !== "") return x + Math.max(1, cell.getWidth());
   }
   return 0;
 }

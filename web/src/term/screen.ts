@@ -217,7 +217,7 @@ function plainRows(plain: readonly string[]): Row[] {
 }
 
 function newTerminal(): Terminal {
-  const term = new Terminal({ cols: COLS, rows: ROWS, scrollback: SCROLLBACK_ROWS, convertEol: true, allowProposedApi: true });
+  const term = new Terminal({ cols: COLS, rows: ROWS, scrollback: SCROLLBACK_ROWS, convertEol: true, allowProposedApi: true, logLevel: "off" });
   // A few bytes that ask for a million repeats, scrolls or inserted lines would hold the page for
   // seconds; past the screen's own size they show nothing anyway.
   for (const final of ["S", "T", "L", "M", "b", "@", "P", "I", "Z"])

@@ -14,7 +14,7 @@ const FOLD_ABOVE_LINES = 18;
 const FIRST_LINES = 5;
 const LAST_LINES = 9;
 /** Lines drawn of a running command unless all are asked for. */
-const TAIL_LINES = 200;
+const TAIL_LINES = 120;
 /** Closer to the end than this, in pixels, counts as at the end. */
 const AT_END_PX = 24;
 
