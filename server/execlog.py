@@ -21,7 +21,10 @@ def _key(room: str, exec_id: str, part: str) -> str:
 
 
 class StreamWriter:
-    """What of one stream is stored; makes the commands for what is not. Pure."""
+    """What of one stream is stored; makes the commands for what is not. Pure.
+
+    The tail is a sorted set by offset: commands that come twice, or late, change nothing.
+    """
 
     def __init__(
         self, key: tuple[str, str, str], head_bytes: int, tail_bytes: int, kept_s: int
@@ -32,7 +35,7 @@ class StreamWriter:
         self._head_bytes = head_bytes
         self._tail_bytes = tail_bytes
         self._kept_s = kept_s
-        self._tail: deque[int] = deque()
+        self._tail: deque[tuple[int, int]] = deque()
         self.stored = 0
 
     def commands(self, kept: Kept) -> list[Sequence[Argument]]:
@@ -44,12 +47,12 @@ class StreamWriter:
         newest = max(self.stored, self._head_bytes, kept.end - STORE_BYTES)
         for piece in _joined(kept.read(newest, kept.end)):
             place = piece.at.to_bytes(_PLACE_BYTES, "big")
-            made.append(("RPUSH", self._tail_key, place + (piece.data or b"")))
-            self._tail.append(piece.end - piece.at)
-        if made and made[-1][0] == "RPUSH":
-            while sum(self._tail) - self._tail[0] >= self._tail_bytes:
+            made.append(("ZADD", self._tail_key, piece.at, place + (piece.data or b"")))
+            self._tail.append((piece.at, piece.end - piece.at))
+        if made and made[-1][0] == "ZADD":
+            while sum(size for _, size in self._tail) - self._tail[0][1] >= self._tail_bytes:
                 self._tail.popleft()
-            made.append(("LTRIM", self._tail_key, -len(self._tail), -1))
+            made.append(("ZREMRANGEBYSCORE", self._tail_key, "-inf", f"({self._tail[0][0]}"))
             made.append(("EXPIRE", self._tail_key, self._kept_s))
         self.stored = kept.end
         return made
@@ -107,7 +110,7 @@ class ExecLog:
         replies = await self._store.pipeline(
             [
                 ("GET", _key(room, exec_id, f"{stream}:head")),
-                ("LRANGE", _key(room, exec_id, f"{stream}:tail"), 0, -1),
+                ("ZRANGE", _key(room, exec_id, f"{stream}:tail"), 0, -1),
             ]
         )
         kept = Kept(self._head_bytes, 2 * (self._tail_bytes + STORE_BYTES))
@@ -127,14 +130,15 @@ class ExecLog:
                 for stream in streams
                 for command in (
                     ("STRLEN", _key(room, exec_id, f"{stream}:head")),
-                    ("LINDEX", _key(room, exec_id, f"{stream}:tail"), -1),
+                    ("ZRANGE", _key(room, exec_id, f"{stream}:tail"), -1, -1),
                 )
             ]
         )
         ends = {}
         for stream, head, last in zip(streams, replies[::2], replies[1::2], strict=True):
-            place = 0 if last is None else int.from_bytes(last[:_PLACE_BYTES], "big")
-            end = head if last is None else place + len(last) - _PLACE_BYTES
+            end = int(head)
+            for blob in last:
+                end = int.from_bytes(blob[:_PLACE_BYTES], "big") + len(blob) - _PLACE_BYTES
             if end:
-                ends[stream] = int(end)
+                ends[stream] = end
         return ends
