@@ -175,10 +175,12 @@ def check_images(docker_host: str | None) -> list[Check]:
 
 def check_browser(*, needed: bool) -> Check:
     """The browser for the tests; without ``needed`` its absence is only noted."""
-    if browser := provision_probe.find_browser():
+    browser = provision_probe.find_browser()
+    if browser and provision_probe.driver_runs():
         return Check("Browser", Status.OK, f"{browser} (for the tests)")
     status = Status.MISSING if needed else Status.NOTE
-    return Check("Browser", status, "no Chromium (for the tests)", "`make test` installs it")
+    found = "Playwright's driver does not run" if browser else "no Chromium"
+    return Check("Browser", status, f"{found} (for the tests)", "`make test` installs it")
 
 
 def as_json(checks: Sequence[Check]) -> str:

@@ -75,6 +75,7 @@ class Execs:
             raise LimitReached(message)
         exec_id = f"{room.id}.{secrets.token_hex(8)}"
         run = Run(room.id, exec_id, room, self._execlog, self._config.keep)
+        run.takes_input = request.stdin or request.pty is not None
         run.gone = lambda: self._linger(room, exec_id)
         self._begin(room, run)
         try:

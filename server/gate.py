@@ -91,8 +91,9 @@ class Gate:
             return web.json_response(body, status=426, headers=headers)
         lines = [f"GET {request.path_qs} HTTP/1.1".encode()]
         lines += [name + b": " + value for name, value in request.raw_headers]
+        handler.transport = None  # aiohttp has no connection any more, and must not close it
+        handler.connection_lost(None)
         handler.front_door.become_websocket(b"\r\n".join([*lines, b"", b""]))
-        handler.connection_lost(None)  # aiohttp has no connection any more
         return web.Response()
 
     def _check(self, connection: ServerConnection, request: Request) -> Response | None:

@@ -189,7 +189,10 @@ class Handlers:
         return self._joined(session, room_id).id
 
     async def _exec_input(self, session: Session, command: c.ExecInput) -> None:
-        process = await self._run(session, command.exec).running()
+        run = self._run(session, command.exec)
+        if not run.takes_input:
+            raise Invalid("This command takes no input; start it with stdin or a pty.")
+        process = await run.running()
         try:
             await process.write(_input_bytes(command), eof=command.eof)
         except InvalidSpec as error:

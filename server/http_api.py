@@ -86,7 +86,7 @@ def application(
             web.post("/api/rooms/{room}/sandbox/exec", api.sandbox_exec),
             web.post("/api/rooms/{room}/cleanup", api.cleanup),
             web.get("/api/sandboxes", api.sandboxes),
-            web.get("/{file:.+}", page.file),
+            web.get("/assets/{file:.+}", page.file),
         ]
     )
     return app
@@ -268,6 +268,7 @@ def _guard(allowed_hosts: tuple[str, ...]) -> Any:
             response = await _answered(request, handler)
         if not response.prepared:
             response.headers.update(SECURITY_HEADERS)
+            response.headers["Server"] = "duet"
         return response
 
     return guard

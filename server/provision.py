@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from server.settings import Settings
 
-# Without fonts the pictures of a failed test show boxes.
-BROWSER_PACKAGES = ("chromium", "fonts-liberation")
+# Without fonts the pictures of a failed test show boxes; Playwright's driver needs the library.
+BROWSER_PACKAGES = ("chromium", "fonts-liberation", "libatomic1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _install_node(steps: Steps) -> None:
 
 
 def _browser_is_done() -> bool:
-    return provision_probe.find_browser() is not None
+    return provision_probe.find_browser() is not None and provision_probe.driver_runs()
 
 
 def _get_browser(steps: Steps) -> None:

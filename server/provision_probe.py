@@ -7,10 +7,12 @@ For `doctor` and setup, which look before anything is started. What runs contain
 from __future__ import annotations
 
 import http.client
+import importlib.util
 import json
 import re
 import shutil
 import socket
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,6 +132,21 @@ def runc_is_old(version: str) -> bool:
     """Say whether containers can leave a runc of this version by known holes."""
     numbers = version_numbers(version)
     return bool(numbers) and numbers < SAFE_RUNC
+
+
+def driver_runs() -> bool:
+    """Say whether the program by which Playwright drives a browser runs; yes without Playwright."""
+    found = importlib.util.find_spec("playwright")
+    if found is None or found.origin is None:
+        return True
+    driver = Path(found.origin).parent / "driver" / "node"
+    try:
+        subprocess.run(
+            [str(driver), "--version"], capture_output=True, timeout=ANSWER_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
 
 
 def find_browser() -> Path | None:

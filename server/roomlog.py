@@ -280,7 +280,7 @@ class RoomLog:
         marked = [
             (i, entry.event()["id"])
             for i, entry in enumerate(entries)
-            if b'"type":"message",' in entry.body
+            if entry.body.startswith((b'{"type":"message",', b'{"type":"message.edited",'))
         ]
         if not marked:
             return entries
@@ -292,12 +292,13 @@ class RoomLog:
 
 
 def patched(entry: Entry, patch: bytes) -> Entry:
-    """A message with its edit or deletion applied."""
+    """A message with its edit or deletion applied; a deleted one's words stand nowhere any more."""
     event = json.loads(entry.body)
+    edited = event["type"] == "message.edited"
     if patch == b"deleted":
         event = {name: value for name, value in event.items() if name != "text"}
-        event["deleted"] = True
-    else:
+        event |= {} if edited else {"deleted": True}
+    elif not edited:
         ts, body = patch.split(b" ", 1)
         event |= {"text": json.loads(body)["text"], "editedTs": int(ts)}
     return Entry(entry.offset, entry.ts, encode_json(event))

@@ -82,6 +82,7 @@ class Run:
         self.process: Process | None = None
         self.settled = asyncio.Event()
         """It runs, or it is known that it will not."""
+        self.takes_input = False
         self.cancelled = False
         self.ended = False
         self.done: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()

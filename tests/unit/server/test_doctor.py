@@ -200,6 +200,12 @@ def test_the_browser_is_needed_for_tests_alone(monkeypatch, tmp_path):
     browser.write_text("#!/bin/sh\n")
     browser.chmod(0o755)
     assert doctor.check_browser(needed=True).status is Status.OK
+    monkeypatch.setattr(provision_probe, "driver_runs", lambda: False)
+    check = doctor.check_browser(needed=True)
+    assert (check.status, check.found) == (
+        Status.MISSING,
+        "Playwright's driver does not run (for the tests)",
+    )
 
 
 @pytest.fixture
