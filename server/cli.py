@@ -120,10 +120,9 @@ def doctor(
     from server import provision
 
     settings = load_settings()
-    if fix:
-        provision.fix(settings, tests=tests, done_steps=done_steps)
+    fixed = not fix or provision.fix(settings, tests=tests, done_steps=done_steps)
     checks = doctor_.examine(settings, tests=tests)
-    complete = doctor_.is_complete(checks)
+    complete = fixed and doctor_.is_complete(checks)
     if as_json:
         typer.echo(doctor_.as_json(checks))
     elif complete and done_steps:

@@ -59,13 +59,14 @@ def _engine_steps(docker_host: str | None) -> list[Step]:
         return []
     answers = partial(provision_probe.engine_answers, docker_host)
     usable = partial(_engine_is_usable, docker_host)
-    packages = ", ".join(provision_engine.packages_needed()) or "docker.io"
+    packages = provision_engine.packages_needed(engine_answers=answers())
+    what = "the container engine" if "docker.io" in packages else "what the images are built with"
     return [
         Step(
-            f"Installing the container engine ({packages})",
+            f"Installing {what} ({', '.join(packages)})",
             "engine",
-            lambda: not provision_engine.packages_needed(),
-            provision_engine.install,
+            lambda: not packages,
+            lambda steps: apt_install(packages, steps=steps),
         ),
         Step(
             "Starting the container engine",

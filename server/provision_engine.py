@@ -42,40 +42,36 @@ def daemon_installed() -> bool:
     return shutil.which("dockerd", path=_root_path()) is not None
 
 
-def mmdebstrap_installed() -> bool:
-    """Say whether the tool for a base image without a registry is there."""
-    return shutil.which("mmdebstrap") is not None
-
-
 def _root_path() -> str:
     # Debian keeps daemons in sbin, which is not on every user's path.
     return f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
 
 
-def packages_needed() -> list[str]:
-    """Return the Debian packages to install; never Debian's engine over another that is there."""
-    packages = [] if daemon_installed() else ["docker.io"]
-    if shutil.which("iptables", path=_root_path()) is None:
-        packages.append("iptables")
-    if not mmdebstrap_installed():
-        packages.append("mmdebstrap")
-    if os.geteuid() != 0 and shutil.which("newuidmap") is None:
-        packages.append("uidmap")  # lets mmdebstrap work for a user who is not root
-    apparmor = Path("/sys/module/apparmor/parameters/enabled")
-    with contextlib.suppress(OSError):
-        # With AppArmor in the kernel and no parser for its profiles, no container starts.
-        if apparmor.read_text(encoding="ascii").startswith("Y") and not shutil.which(
-            "apparmor_parser", path=_root_path()
-        ):
-            packages.append("apparmor")
+def packages_needed(*, engine_answers: bool) -> list[str]:
+    """Return the Debian packages to install; never Debian's engine over another that is there.
+
+    One that answers may also come from elsewhere (a desktop program, a socket of another system).
+    """
+    packages = [] if engine_answers else _engine_packages()
+    # Without apt no base image can be made here, so it must come from a registry.
+    if shutil.which("apt-get"):
+        if not shutil.which("mmdebstrap"):
+            packages.append("mmdebstrap")
+        if os.geteuid() != 0 and not shutil.which("newuidmap"):
+            packages.append("uidmap")  # lets mmdebstrap work for a user who is not root
     return packages
 
 
-def install(steps: Steps) -> None:
-    """Install what the engine and the building of images need from Debian's packages."""
-    packages = packages_needed()
-    if packages:
-        apt_install(packages, steps=steps)
+def _engine_packages() -> list[str]:
+    packages = [] if daemon_installed() else ["docker.io"]
+    if not shutil.which("iptables", path=_root_path()):
+        packages.append("iptables")
+    with contextlib.suppress(OSError):
+        # With AppArmor in the kernel and no parser for its profiles, no container starts.
+        enabled = Path("/sys/module/apparmor/parameters/enabled").read_text(encoding="ascii")
+        if enabled.startswith("Y") and not shutil.which("apparmor_parser", path=_root_path()):
+            packages.append("apparmor")
+    return packages
 
 
 def systemd_runs() -> bool:

@@ -286,18 +286,47 @@ def test_the_line_after_a_setup_is_short():
     assert line == "Ready: Python 3.12.1; Engine Docker 27.3.1"
 
 
-def test_another_engine_is_never_replaced_by_debians(monkeypatch, tmp_path):
-    for name in ("dockerd", "iptables", "mmdebstrap", "apparmor_parser"):
-        program = tmp_path / name
-        program.write_text("#!/bin/sh\n")
-        program.chmod(0o755)
+@pytest.fixture
+def programs(monkeypatch, tmp_path):
+    """The only programs on the path: `programs("dockerd", …)`."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(provision_engine, "_root_path", lambda: str(tmp_path))
-    assert provision_engine.packages_needed() == []
-    (tmp_path / "mmdebstrap").unlink()
-    assert provision_engine.packages_needed() == ["mmdebstrap"]
-    (tmp_path / "dockerd").unlink()
-    assert provision_engine.packages_needed() == ["docker.io", "mmdebstrap"]
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+
+    def are(*names):
+        for old in tmp_path.iterdir():
+            old.unlink()
+        for name in ("apparmor_parser", *names):
+            (tmp_path / name).write_text("#!/bin/sh\n")
+            (tmp_path / name).chmod(0o755)
+
+    return are
+
+
+def test_what_a_bare_debian_needs(programs, monkeypatch):
+    programs("apt-get")
+    needed = provision_engine.packages_needed(engine_answers=False)
+    assert needed == ["docker.io", "iptables", "mmdebstrap"]
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    needed = provision_engine.packages_needed(engine_answers=False)
+    assert needed == ["docker.io", "iptables", "mmdebstrap", "uidmap"]
+
+
+def test_another_engine_is_never_replaced_by_debians(programs):
+    programs("apt-get", "dockerd", "iptables")
+    assert provision_engine.packages_needed(engine_answers=False) == ["mmdebstrap"]
+    programs("apt-get")
+    assert provision_engine.packages_needed(engine_answers=True) == ["mmdebstrap"]
+
+
+def test_a_whole_machine_needs_nothing(programs):
+    programs("apt-get", "dockerd", "iptables", "mmdebstrap")
+    assert provision_engine.packages_needed(engine_answers=False) == []
+
+
+def test_an_engine_on_another_system_needs_no_debian(programs):
+    programs()
+    assert provision_engine.packages_needed(engine_answers=True) == []
 
 
 def test_this_process_is_found_by_its_name():

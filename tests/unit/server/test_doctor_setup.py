@@ -33,7 +33,8 @@ def steps_of(settings, *, tests):
     return [step.title.split(" (")[0] for step in provision.setup_steps(settings, tests=tests)]
 
 
-def test_the_steps_in_their_order(settings):
+def test_the_steps_in_their_order(settings, monkeypatch):
+    monkeypatch.setattr(provision_engine, "packages_needed", lambda **_: ["docker.io", "iptables"])
     assert steps_of(settings, tests=True) == [
         "Installing Node.js",
         "Building the web page",
@@ -286,10 +287,18 @@ def test_doctor_mends_when_asked(monkeypatch):
     monkeypatch.setattr(
         doctor, "examine", lambda *_, **__: [Check("Engine", Status.OK, "found (x)")]
     )
-    monkeypatch.setattr(provision, "fix", lambda *_, **options: did.append(options))
+    monkeypatch.setattr(provision, "fix", lambda *_, **options: not did.append(options))
     result = invoke("doctor", "--fix", "--tests", "--done-steps", "2")
     assert did == [{"tests": True, "done_steps": 2}]
     assert result.output == "Ready: Engine found\n"
+
+
+def test_a_step_that_failed_is_a_failure_though_all_is_there(monkeypatch):
+    monkeypatch.setattr(doctor, "examine", lambda *_, **__: [Check("Part", Status.WARN, "old")])
+    monkeypatch.setattr(provision, "fix", lambda *_, **__: False)
+    result = invoke("doctor", "--fix", "--done-steps", "2")
+    assert result.exit_code == 1
+    assert "Ready" not in result.output
 
 
 def test_images_need_an_engine(tmp_path):
