@@ -77,6 +77,7 @@ class Message(Persisted):
     text: str | None = None
     reply_to: str | None = None
     turn: str | None = None
+    partial: bool | None = None
     edited_ts: int | None = None
     deleted: bool | None = None
 
@@ -130,12 +131,14 @@ class AgentQueued(Persisted):
     type: Literal["agent.queued"] = "agent.queued"
     turn: str
     question: str
+    reply_to: str | None = None
 
 
 class AgentStarted(Persisted):
     type: Literal["agent.started"] = "agent.started"
     turn: str
     question: str
+    reply_to: str | None = None
 
 
 class AgentApproval(Persisted):
@@ -166,10 +169,17 @@ class SandboxChanged(Persisted, Sandbox):
     type: Literal["sandbox"] = "sandbox"
 
 
+class AgentPolicy(Model):
+    """Whether the agent's commands run at once, after somebody's word, or not at all."""
+
+    approval: str
+
+
 class RoomUpdated(Persisted):
     type: Literal["room.updated"] = "room.updated"
     name: str
     description: str
+    agent: AgentPolicy | None = None
 
 
 class RoomCleared(Persisted):
@@ -231,6 +241,17 @@ class AgentDelta(Model):
     text: str
 
 
+class AgentRetry(Model):
+    """The model could not be asked; the turn waits until `retry_ts` and tries again."""
+
+    type: Literal["agent.retry"] = "agent.retry"
+    room: str
+    turn: str
+    attempt: int
+    message: str
+    retry_ts: int
+
+
 class Left(Model):
     type: Literal["left"] = "left"
     room: str
@@ -255,6 +276,7 @@ class Turn(Model):
     turn: str
     by: Participant
     question: str
+    reply_to: str | None = None
     status: str
     text: str
     calls: list[dict[str, Any]]
@@ -291,7 +313,7 @@ class Joined(Reply):
     events: list[AnyLogEvent]
     execs: list[RunningExec]
     turns: list[Turn]
-    sandbox: Sandbox | None = None
+    sandbox: Sandbox | None
 
 
 class Ack(Reply):
@@ -333,6 +355,7 @@ Ephemeral = (
     | ExecOutput
     | ExecGap
     | AgentDelta
+    | AgentRetry
     | Left
     | Bye
 )
