@@ -60,6 +60,10 @@ export function Composer({ session, label }: { session: RoomSession; label: stri
     box.current?.focus();
   }, [wanted]);
   useLayoutEffect(() => grow(box.current), [text, mode]);
+  useEffect(() => {
+    // On a phone it would bring up the keyboard over the conversation.
+    if (matchMedia("(hover: hover)").matches) box.current?.focus();
+  }, []);
 
   const send = (): void => {
     const why = refusal(typed, limits.value);
@@ -108,6 +112,7 @@ export function Composer({ session, label }: { session: RoomSession; label: stri
           ref={box}
           data-testid="composer-input"
           rows={1}
+          enterkeyhint="send"
           value={text}
           placeholder={mode === "run" ? "Run a command in the sandbox" : `Message ${label}, or !command`}
           aria-describedby={problem ? "composer-problem" : undefined}

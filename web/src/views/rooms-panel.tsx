@@ -1,5 +1,6 @@
 /** The left side: rooms, and who you are. */
 import { useState } from "preact/hooks";
+import { runningExecs } from "../model/room";
 import { current, me, signOut } from "../state/app";
 import { rooms, roomsError, roomsLoaded, sandboxStatus } from "../state/rooms";
 import { onLink, pathOf } from "../state/route";
@@ -70,7 +71,15 @@ export function CloseDrawer() {
   );
 }
 
+/** The list is read now and then; of the room that is looked at we know better. */
+function liveOf(room: RoomInfo, on: boolean): { running: number; status: string | undefined } {
+  const state = on ? current.value?.state.value : undefined;
+  if (!state?.joined) return { running: room.running ?? 0, status: sandboxStatus(room) };
+  return { running: runningExecs(state).length, status: state.sandbox?.status ?? sandboxStatus(room) };
+}
+
 function RoomLink({ room, on }: { room: RoomInfo; on: boolean }) {
+  const { running, status } = liveOf(room, on);
   return (
     <li>
       <a
@@ -84,12 +93,12 @@ function RoomLink({ room, on }: { room: RoomInfo; on: boolean }) {
           drawer.value = undefined;
         }}
       >
-        <StatusDot status={sandboxStatus(room)} />
+        <StatusDot status={status} />
         <b>{room.name || room.id}</b>
-        {(room.running ?? 0) > 0 && (
-          <span class="count" title={`${room.running} running`}>
+        {running > 0 && (
+          <span class="count" title={`${running} running`}>
             <i class="mark go" aria-hidden="true" />
-            {room.running}
+            {running}
             <span class="sr"> running</span>
           </span>
         )}

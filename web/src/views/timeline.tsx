@@ -143,6 +143,8 @@ function Skeleton() {
 
 const dayFormat = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long" });
 const timeFormat = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });
+/** Beside a grouped message there is room for little. */
+const shortFormat = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit", hourCycle: "h23" });
 const fullFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });
 
 function dayInWords(ts: number): string {
@@ -164,7 +166,7 @@ const RowView = memo(
     const content = item.kind === "message" ? <MessageBody item={item} session={session} /> : <ExecCard item={item} session={session} />;
     const time = (
       <time dateTime={new Date(item.ts).toISOString()} title={fullFormat.format(item.ts)}>
-        {timeFormat.format(item.ts)}
+        {(head ? timeFormat : shortFormat).format(item.ts)}
       </time>
     );
     return (
