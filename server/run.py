@@ -168,12 +168,16 @@ class Run:
 
     def _arm(self) -> None:
         """Come back when the first stream's followers may wait no longer."""
-        if self._timer is not None:
-            return
         waits = [stream.joiner.wait_s() for stream in self.streams.values()]
         soonest = min((wait for wait in waits if wait is not None), default=None)
-        if soonest is not None:
-            self._timer = asyncio.get_running_loop().call_later(soonest, self._due)
+        if soonest is None:
+            return
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + soonest:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(soonest, self._due)
 
     def _due(self) -> None:
         self._timer = None
