@@ -58,7 +58,7 @@ class Hub:
             await self.bus.subscribe(room_id)
             await room.ready()
         except DuetError:
-            if not room.members and not room.execs:
+            if room.idle:
                 await self._drop(room)
             raise
         return room
@@ -86,7 +86,7 @@ class Hub:
         before: set[str] = set()
         while True:
             await asyncio.sleep(IDLE_S)
-            idle = {room.id for room in self.rooms.values() if not room.members and not room.execs}
+            idle = {room.id for room in self.rooms.values() if room.idle}
             for room_id in idle & before:
                 await self._drop(self.rooms[room_id])
             before = idle

@@ -55,6 +55,13 @@ class ExecFeed(Protocol):
         """Its streams, for the gaps to be told before its end."""
 
 
+class OpenTurn(Protocol):
+    """What a join needs of a turn of the agent that was asked for and is not over."""
+
+    def view(self) -> dict[str, Any]:
+        """It as `joined.turns` has it."""
+
+
 class Tasks(Protocol):
     """Where a room's background work runs: the server's task group."""
 
@@ -82,6 +89,7 @@ class Room:
         self.offset = 0
         self.members: dict[Listener, Member] = {}
         self.execs: dict[str, ExecFeed] = {}
+        self.turns: dict[str, OpenTurn] = {}
         self.deleted = False
         self._log = roomlog
         self._tasks = tasks
@@ -89,6 +97,12 @@ class Room:
         self._early: deque[Delivery] = deque(maxlen=_HELD_MAX)
         self._sync: asyncio.Task[None] | None = None
         self._ready = False
+        self._delivered = asyncio.Event()
+
+    @property
+    def idle(self) -> bool:
+        """Nobody is here and nothing goes on."""
+        return not (self.members or self.execs or self.turns)
 
     # Members
 
@@ -173,6 +187,16 @@ class Room:
                 member.listener.send(frame)
         if feed is not None:
             feed.exited() if ended else feed.started()
+        self._wake()
+
+    def _wake(self) -> None:
+        self._delivered.set()
+        self._delivered = asyncio.Event()
+
+    async def reached(self, epoch: str, offset: int) -> None:
+        """Return once that event was delivered here, or the log is another one."""
+        while self.epoch == epoch and self.offset < offset and not self.deleted:
+            await self._delivered.wait()
 
     def _feed_of(self, entry: Entry) -> tuple[ExecFeed | None, bool]:
         """The running exec that an event begins or ends, if it does."""
@@ -239,12 +263,14 @@ class Room:
             for listener in list(self.members):
                 self._expel(listener, "room_error", message, rejoin=True)
         self.epoch, self.offset, self._ready = snapshot.epoch, snapshot.offset, True
+        self._wake()
 
     # Ends
 
     def close(self, code: str, message: str, *, rejoin: bool) -> None:
         """Let go of everyone, saying why."""
         self.deleted = code == "deleted"
+        self._wake()
         for listener in list(self.members):
             self._expel(listener, code, message, rejoin=rejoin)
 

@@ -21,6 +21,7 @@ from protocol.errors import (
     UnknownExec,
     UnknownMessage,
     UnknownRoom,
+    UnknownTurn,
 )
 from server.store import Argument, Script, Store
 
@@ -41,6 +42,7 @@ _REFUSALS: Mapping[bytes, DuetError] = {
     b"key_conflict": KeyConflict("This key was used before with other content; use a new key."),
     b"unknown_message": UnknownMessage("There is no such message in this room."),
     b"unknown_exec": UnknownExec("There is no such running command in this room."),
+    b"unknown_turn": UnknownTurn("There is no such open turn in this room."),
     b"forbidden": Forbidden("Only its author may change a message."),
     b"stale": Unavailable("The room's log was replaced; join again.", retry_after_ms=0),
 }
@@ -173,7 +175,7 @@ class RoomLog:
         return int(ts)
 
     async def delete(self, room: str) -> None:
-        keys = [INDEX, *_keys(room, "meta", "log", "running", "ids", "now")]
+        keys = [INDEX, *_keys(room, "meta", "log", "running", "ids", "now", "turns")]
         if not await self._store.script(_DELETE, keys, [room, channel(room)], run=False):
             raise unknown_room(room)
 
@@ -182,7 +184,7 @@ class RoomLog:
         key, life_ms = append.redis_key()
         reply = await self._store.script(
             _APPEND,
-            _keys(room, "meta", "log", key, "running", "ids", "now"),
+            _keys(room, "meta", "log", key, "running", "ids", "now", "turns"),
             [
                 secrets.token_hex(6),
                 epoch,
@@ -275,6 +277,11 @@ class RoomLog:
         """The execs that the log holds as started and not ended."""
         return _running(await self._store.call("HGETALL", *_keys(room, "running")))
 
+    async def turns(self, room: str) -> dict[str, bytes]:
+        """The agent's turns that were asked for and not finished, as `Append.value` said them."""
+        flat = await self._store.call("HGETALL", *_keys(room, "turns"))
+        return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
     async def _as_it_is_now(self, room: str, entries: list[Entry]) -> list[Entry]:
         """Messages read back stand as they are now: edited or deleted."""
         marked = [
@@ -337,13 +344,14 @@ def _running(flat: Sequence[bytes]) -> dict[str, Running]:
 
 
 def _facts_command(room: str) -> list[str]:
-    return ["HMGET", *_keys(room, "meta"), "name", "description", "created", "epoch", "offset"]
+    fields = ("name", "description", "created", "epoch", "offset", "approval")
+    return ["HMGET", *_keys(room, "meta"), *fields]
 
 
 def _facts(room: str, reply: Sequence[bytes | None]) -> dict[str, Any] | None:
     if reply[3] is None:
         return None
-    name, description, created, epoch, offset = (part or b"" for part in reply)
+    name, description, created, epoch, offset, approval = (part or b"" for part in reply)
     return {
         "id": room,
         "name": name.decode(),
@@ -351,4 +359,5 @@ def _facts(room: str, reply: Sequence[bytes | None]) -> dict[str, Any] | None:
         "createdTs": int(created),
         "epoch": epoch.decode(),
         "offset": int(offset),
+        "approval": approval.decode() or None,
     }

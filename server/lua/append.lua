@@ -1,9 +1,9 @@
 -- Append one event to a room's log, atomically with all that follows from it.
--- KEYS: meta, log, key, running, ids, now
+-- KEYS: meta, log, key, running, ids, now, turns
 -- ARGV: run, durable, fresh epoch, expected epoch or '', body, fingerprint, answer,
 --       key's life in ms, history length, channel, op, subject, value
 -- Answers {code} when refused, else {'ok', epoch, offset, ts, answer}.
-local meta, log, key, running, ids, now = unpack(KEYS)
+local meta, log, key, running, ids, now, turns = unpack(KEYS)
 local body, fingerprint, answer = ARGV[5], ARGV[6], ARGV[7]
 local op, subject, value = ARGV[11], ARGV[12], ARGV[13]
 
@@ -24,6 +24,7 @@ end
 
 -- What an event is about must be there before it is stored.
 if op == 'exit' and redis.call('HEXISTS', running, subject) == 0 then return {'unknown_exec'} end
+if op == 'finish' and redis.call('HEXISTS', turns, subject) == 0 then return {'unknown_turn'} end
 if op == 'edit' or op == 'delete' or op == 'react' then
   local at = redis.call('HGET', ids, subject)
   local entry = at and redis.call('XRANGE', log, at .. '-0', at .. '-0')[1]
@@ -44,6 +45,9 @@ redis.call('HSET', key, 'fingerprint', fingerprint, 'epoch', epoch, 'offset', of
 redis.call('PEXPIRE', key, ARGV[8])
 if op == 'start' then redis.call('HSET', running, subject, offset .. ' ' .. stamp .. ' ' .. value)
 elseif op == 'exit' then redis.call('HDEL', running, subject)
+elseif op == 'ask' then redis.call('HSET', turns, subject, value)
+elseif op == 'finish' then redis.call('HDEL', turns, subject)
+elseif op == 'policy' then redis.call('HSET', meta, 'approval', value)
 elseif op == 'message' then redis.call('HSET', ids, subject, offset)
 elseif op == 'edit' then redis.call('HSET', now, subject, stamp .. ' ' .. body)
 elseif op == 'delete' then
