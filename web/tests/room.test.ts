@@ -15,8 +15,8 @@ const exited = (offset: number, exec: string): LogEvent => ({
 function joined(over: Partial<Joined>): Joined {
   return {
     type: "joined", room: "r", role: "member", epoch: "e1", offset: 0, oldest: 1, resumed: false,
-    participants: [mara], events: [], execs: [], turns: [], sandbox: null, ...over,
-  };
+    participants: [mara], events: [], execs: [], turns: [], ...over,
+  } as Joined;
 }
 const texts = (room: model.RoomState): string[] => room.items.map((item) => (item.kind === "message" ? item.text : item.id));
 

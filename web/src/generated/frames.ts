@@ -384,7 +384,7 @@ export interface Joined {
   events: Array<LogEvent>;
   execs: Array<RunningExec>;
   turns: Array<Turn>;
-  sandbox: Sandbox | null;
+  sandbox?: Sandbox;
 }
 
 export interface Leave {

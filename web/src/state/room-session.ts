@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import type { Connection } from "../net/connection";
 import { LOST, RequestError } from "../net/connection";
+import { backoff } from "../net/reconnector";
 import type { Mode } from "../model/composer";
 import * as model from "../model/room";
 import { isPersisted, type Ack, type ExecGap, type ExecOutput, type Joined, type Page, type Participant, type ServerFrame } from "../protocol";
@@ -12,6 +13,8 @@ import { change, settle, without, type Outgoing, type OutgoingList } from "./out
 const PAGE_EVENTS = 60;
 /** A typing sign without another one fades after this, should its end be lost. */
 const TYPING_FADES_MS = 8000;
+/** How long a coming or going is told. */
+const PASSING_MS = 5000;
 /** Bytes asked for at once when output is read back. */
 const READ_BYTES = 256 * 1024;
 /** A room that says "rejoin" gets this long to recover. */
@@ -20,6 +23,8 @@ const REJOIN_AFTER_MS = 1000;
 export interface Problem {
   code: string;
   message: string;
+  /** It is being tried again; what is on the page still stands. */
+  passing: boolean;
 }
 
 export class RoomSession {
@@ -28,8 +33,12 @@ export class RoomSession {
   readonly problem = signal<Problem | undefined>(undefined);
   readonly loadingOlder = signal(false);
   readonly olderProblem = signal<string | undefined>(undefined);
+  /** Who came or went just now, in words; it goes by itself. */
+  readonly passing = signal<string | undefined>(undefined);
   readonly outputs = new Outputs();
+  #passingEnds: ReturnType<typeof setTimeout> | undefined;
   #joining = 0;
+  #failures = 0;
   #sent = new Set<string>();
   #fades = new Map<string, ReturnType<typeof setTimeout>>();
 
@@ -50,12 +59,15 @@ export class RoomSession {
       const frame = await this.connection.request<Joined>({ type: "join", room: this.id, ...(since && { since }) });
       if (attempt !== this.#joining) return;
       this.problem.value = undefined;
+      this.#failures = 0;
       this.#joined(frame);
     } catch (error) {
       // Lost on the way: the next session joins again by itself.
       if (attempt !== this.#joining || !(error instanceof RequestError) || error.code === LOST) return;
-      this.problem.value = { code: error.code, message: error.message };
-      if (error.retryable) setTimeout(() => attempt === this.#joining && void this.join(), error.retryAfterMs ?? REJOIN_AFTER_MS);
+      this.problem.value = { code: error.code, message: error.message, passing: error.retryable && this.state.value.epoch !== "" };
+      if (!error.retryable) return;
+      const wait = Math.max(error.retryAfterMs ?? 0, backoff((this.#failures += 1), Math.random()));
+      setTimeout(() => attempt === this.#joining && void this.join(), wait);
     }
   }
 
@@ -89,14 +101,14 @@ export class RoomSession {
       case "participant.joined":
       case "participant.left":
         this.state.value = model.withPerson(this.state.value, frame.participant, frame.type === "participant.joined");
-        return;
+        return this.#passes(frame.participant, frame.type === "participant.joined" ? "came in" : "left");
       case "typing":
         if ("participant" in frame) this.#typing(frame.participant, frame.on);
         return;
       case "left":
         this.disconnected();
         if (frame.rejoin) setTimeout(() => void this.join(), REJOIN_AFTER_MS);
-        else this.problem.value = { code: frame.code, message: frame.message };
+        else this.problem.value = { code: frame.code, message: frame.message, passing: false };
         return;
       default:
     }
@@ -112,6 +124,13 @@ export class RoomSession {
     // Known to have begun here, so what comes is its whole output.
     if (event.type === "exec.started") this.outputs.of(event.exec).fed = true;
     this.onNews(event);
+  }
+
+  #passes(person: Participant, what: string): void {
+    if (person.id === this.me()?.id) return;
+    this.passing.value = `${person.name} ${what}`;
+    clearTimeout(this.#passingEnds);
+    this.#passingEnds = setTimeout(() => (this.passing.value = undefined), PASSING_MS);
   }
 
   #typing(person: Participant, on: boolean): void {

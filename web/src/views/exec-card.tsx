@@ -60,11 +60,16 @@ function Top({ item, session, output }: Props & { output: CommandOutput }) {
       <code
         class={`cmd${open ? " open" : ""}`}
         data-testid="exec-command"
-        title={long && !open ? command : cwd ? `in ${cwd}` : undefined}
+        title={cwd ? `in ${cwd}` : undefined}
         onClick={() => long && !getSelection()?.toString() && setOpen(!open)}
       >
         {command}
       </code>
+      {long && (
+        <button class={`icon-only unfold${open ? " open" : ""}`} aria-expanded={open} title={open ? "Show one line" : "Show the whole command"} aria-label="Whole command" onClick={() => setOpen(!open)}>
+          <Icon name="chevron" />
+        </button>
+      )}
       {end ? <EndMeta end={end} /> : <Elapsed item={item} />}
       {end && (
         <span class="tools">

@@ -23,7 +23,8 @@ function useName(session: RoomSession): { name: string; description: string } {
 
 export function Room({ session }: { session: RoomSession }) {
   const { name, description } = useName(session);
-  const problem = session.problem.value;
+  const trouble = session.problem.value;
+  const problem = trouble?.passing ? undefined : trouble;
   return (
     <main class="room" id="main" tabIndex={-1}>
       <header class="bar">
@@ -44,6 +45,11 @@ export function Room({ session }: { session: RoomSession }) {
         <RoomProblem session={session} problem={problem} />
       ) : (
         <>
+          {trouble && (
+            <p class="banner" role="status" data-testid="room-trouble">
+              {trouble.message} Trying again…
+            </p>
+          )}
           <Timeline session={session} />
           <TypingLine session={session} />
           <Composer key={session.id} session={session} label={name} />
@@ -81,8 +87,11 @@ function TypingLine({ session }: { session: RoomSession }) {
   const words =
     names.length === 0 ? "" : names.length === 1 ? `${names[0]} is typing…` : names.length === 2 ? `${names[0]} and ${names[1]} are typing…` : `${names.length} people are typing…`;
   return (
-    <div class="typing" data-testid="typing" aria-live="off">
-      {words}
+    <div class="typing">
+      <span data-testid="typing">{words}</span>
+      <span role="status" data-testid="passing">
+        {words ? "" : session.passing.value}
+      </span>
     </div>
   );
 }

@@ -13,8 +13,10 @@ import { RoomsPanel } from "./rooms-panel";
 export function Shell() {
   if (!knownIn.value) return <NameScreen />;
   const session = route.value ? current.value : undefined;
+  const problem = session?.problem.value;
+  const inRoom = session !== undefined && (!problem || problem.passing);
   return (
-    <div class={`shell${session && !session.problem.value ? "" : " wide"}`}>
+    <div class={`shell${inRoom ? "" : " wide"}`}>
       <a class="skip" href="#composer">
         Skip to the composer
       </a>
@@ -23,7 +25,7 @@ export function Shell() {
         <LinkBanner />
         <Boundary key={session?.id ?? ""}>{session ? <Room session={session} key={session.id} /> : <Home />}</Boundary>
       </div>
-      {session && !session.problem.value && <DetailsPanel session={session} />}
+      {inRoom && <DetailsPanel session={session} />}
       <Curtain />
       <Notice />
     </div>
