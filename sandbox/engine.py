@@ -64,8 +64,8 @@ class Engine:
             timeout_s,
         )
 
-    async def ping(self) -> None:
-        await self.call("GET", "_ping", versioned_api=False, timeout_s=2.0)
+    async def ping(self, timeout_s: float = 2.0) -> None:
+        await self.call("GET", "_ping", versioned_api=False, timeout_s=timeout_s)
 
     async def info(self, *, fresh: bool = False) -> EngineInfo:
         if self._info is None or fresh:

@@ -116,9 +116,9 @@ async def _build(engine: Engine, name: str, progress: Progress) -> None:
     try:
         async for fields in lines:
             for line in str(fields.get("stream", "")).splitlines():
-                if line.strip():
+                tail = [*tail, line][-TAIL_LINES:]
+                if line.startswith("Step "):
                     progress(f"Image {name}: {line.strip()}")
-                    tail = [*tail, line][-TAIL_LINES:]
     except EngineError as error:
         raise ImageBuildFailed(
             "\n".join([f"The image {name} could not be built: {error.message}", *tail])

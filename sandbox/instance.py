@@ -14,13 +14,13 @@ from sandbox import containers
 from sandbox.engine import Engine
 from sandbox.errors import (
     EngineError,
-    EngineUnavailable,
     ImageMissing,
     LinkBroken,
     SandboxError,
     SandboxUnavailable,
 )
 from sandbox.frames import Frame, Output
+from sandbox.health import Fate, engine_lost, until_silent, what_became
 from sandbox.link import Link
 from sandbox.process import OutputSink, Process
 from sandbox.spec import ExecSpec, SandboxRecord, SandboxSpec
@@ -28,11 +28,9 @@ from sandbox.spec import ExecSpec, SandboxRecord, SandboxSpec
 log = logging.getLogger(__name__)
 
 STOP_GRACE_S: Final = 1  # the runner's own TERM-then-exit takes half of it
-# After a link is lost: the engine is asked this often, this long, what became of the container.
-# Together under the five seconds in which every command's end must be told.
-ASK_EVERY_S: Final = 0.3
-ASK_FOR_S: Final = 3.5
-_NOT_FOUND, _CONFLICT = 404, 409
+# How long a kill that needed more CPU may have it.
+RAISED_S: Final = 3.5
+_NOT_FOUND: Final = 404
 
 
 @dataclass(slots=True)
@@ -57,6 +55,8 @@ class Instance:
         self._lock = asyncio.Lock()
         self._starting: asyncio.Task[None] | None = None
         self._limits: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._destroyed = False
         self._link: Link | None = None
         self._container: str | None = None
         self._processes: dict[str, Process] = {}
@@ -161,6 +161,8 @@ class Instance:
         async with self._lock:
             if self._link is not None and self.status == "running":
                 return
+            if self._destroyed:  # the manager makes a new one of this id
+                raise SandboxUnavailable("The sandbox was being destroyed. Try again.")
             self._shared.admit(self)
             self._move("starting")
             try:
@@ -183,7 +185,8 @@ class Instance:
         except (SandboxError, asyncio.CancelledError):
             await self._kill_quietly(container)
             raise
-        self._container, self._link, self._raised = container, link, False
+        self._container, self._raised = container, False
+        self._up(link)
         self._last_error, self._stopping = None, ""
         self._move("running")
         self._limits = self._shared.spawn(self._settle_limits(link, container, cpus))
@@ -253,7 +256,7 @@ class Instance:
         with suppress(SandboxError):
             cpus = (await self._engine.info()).cpus
             await self._engine.update(container, containers.limits(self.spec, cpus, starting=True))
-            await asyncio.sleep(ASK_FOR_S)
+            await asyncio.sleep(RAISED_S)
             self._raised = False
             if link is self._link:
                 await self._settle_limits(link, container, cpus)
@@ -270,44 +273,74 @@ class Instance:
 
     def _on_closed(self) -> None:
         """The link is gone; what that means is for the engine to say, unless we stop it."""
-        link, self._link = self._link, None
-        processes, self._processes = list(self._processes.values()), {}
-        if link is not None and link.last_words:
-            log.warning("sandbox %s: runner: %s", self.spec.id, link.last_words)
+        if self._link is not None and self._link.last_words:
+            log.warning("sandbox %s: runner: %s", self.spec.id, self._link.last_words)
+        processes = self._unlink()
         if self.status == "stopping":
             _end(processes, "sandbox_terminated", self._stopping)
         else:
             self._shared.spawn(self._settle_loss(processes))
 
+    def _unlink(self) -> list[Process]:
+        """Let go of the link, silently; what ran over it is the caller's to end."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+        processes, self._processes = list(self._processes.values()), {}
+        return processes
+
+    async def _watch(self, link: Link) -> None:
+        """End what runs over a link that is open and carries nothing."""
+        why = await until_silent(self._engine, link, lambda: bool(self._processes))
+        if link is self._link:
+            processes = self._unlink()
+            self._settle(engine_lost(why), processes)
+
     async def _settle_loss(self, processes: list[Process]) -> None:
         async with self._lock:  # a next start waits, and so can't be mistaken for this one
-            reason, message, status = await self._what_became()
-            _end(processes, reason, message)
-            if self.status == "running":
-                self._last_error = message if status == "error" else None
-                self._move(status)
+            container = self._container or self.name
+            fate = await what_became(self._engine, container)
+            if fate.runs and not self._stopping and await self._resume(container, processes):
+                return
+            if fate.runs:  # nobody could end what runs in it
+                await self._kill_quietly(container)
+            if not fate.exists:
+                self._container = None
+            self._settle(fate, processes)
 
-    async def _what_became(self) -> tuple[str, str, str]:
-        """(reason, message, status) for what ran when the link was lost."""
-        deadline = asyncio.get_running_loop().time() + ASK_FOR_S
-        container = self._container or self.name
-        while True:
-            try:
-                found = await self._engine.inspect(container, timeout_s=1.0)
-                break
-            except EngineUnavailable as error:
-                if asyncio.get_running_loop().time() >= deadline:
-                    return "sandbox_unavailable", f"The sandbox was lost: {error.message}", "error"
-                await asyncio.sleep(ASK_EVERY_S)
-            except EngineError as error:
-                return "sandbox_unavailable", f"The sandbox was lost: {error.message}", "error"
-        if found is None:
-            self._container = None
-            return "sandbox_terminated", "The sandbox was removed while it ran.", "stopped"
-        if found["State"].get("Running"):
-            # Its runner can't be spoken to any more, so nobody could end what runs in it.
-            await self._kill_quietly(container)
-        return "sandbox_terminated", self._stopping or "The sandbox ended while it ran.", "stopped"
+    def _settle(self, fate: Fate, processes: list[Process]) -> None:
+        _end(processes, fate.reason, self._stopping or fate.message)
+        if self.status == "running":
+            self._last_error = fate.message if fate.status == "error" else None
+            self._move(fate.status)
+
+    async def _resume(self, container: str, processes: list[Process]) -> bool:
+        """Meet a runner again whose link was cut while it ran on."""
+        link = Link(self._on_frame, self._on_closed)
+        self._processes = {process.exec: process for process in processes}
+        try:
+            hello = await link.resume(
+                self._engine, container, {name: p.have() for name, p in self._processes.items()}
+            )
+            known = {row["x"] for row in hello["execs"]}
+        except (SandboxError, KeyError, TypeError) as error:
+            log.warning("sandbox %s not met again: %r", self.spec.id, error)
+            link.close()
+            self._processes = {}
+            return False
+        self._up(link)
+        for process in list(self._processes.values()):
+            if process.exec in known:
+                process.resumed()
+            else:
+                process.fail("sandbox_unavailable", "It was lost on its way to the sandbox.")
+        return True
+
+    def _up(self, link: Link) -> None:
+        self._link = link
+        if self._watching is not None:
+            self._watching.cancel()
+        self._watching = self._shared.spawn(self._watch(link))
 
     async def stop(self, message: str, *, grace_s: int = STOP_GRACE_S) -> None:
         """Stop it, keeping its files. Idempotent. Raises EngineUnavailable, EngineError."""
@@ -324,7 +357,7 @@ class Instance:
                 self._move("error")
                 raise
             finally:
-                self._drop_link(message)
+                _end(self._unlink(), "sandbox_terminated", message)
             self._move("stopped")
 
     async def destroy(self) -> None:
@@ -341,15 +374,9 @@ class Instance:
                 self._move("error")
                 raise
             finally:
-                self._drop_link(self._stopping)
-            self._container = None
+                _end(self._unlink(), "sandbox_terminated", self._stopping)
+            self._container, self._destroyed = None, True
             self._move("stopped")
-
-    def _drop_link(self, message: str) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            link.close()
-        _end(list(self._processes.values()), "sandbox_terminated", message)
 
     def _move(self, status: str) -> None:
         if status != self.status:

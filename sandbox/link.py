@@ -16,6 +16,7 @@ from sandbox.errors import LinkBroken
 
 SOURCE: Final = runner_source()
 HELLO_S: Final = 20.0  # a start on a machine whose every CPU is busy; idle it takes 0.1 s
+RESUME_S: Final = 2.0  # the runner is up, and five seconds are all there are
 STDERR_KEPT_BYTES: Final = 4096  # the runner prints there only when it dies
 _STDOUT: Final = 1
 
@@ -32,7 +33,9 @@ class Link:
         self._reader = frames.FrameReader(self._nonce)
         self._seq = 0
         self._closed = False
-        self._hello: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._hello: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
+        self._heard_at = self._loop.time()
         self._attachment = Attachment(self._on_data, self._on_lost)
         self._stderr = b""
 
@@ -50,13 +53,37 @@ class Link:
             self.close()
             raise
 
-    async def _greet(self, have: Mapping[str, Mapping[str, int]]) -> Mapping[str, Any]:
+    async def resume(
+        self, engine: Engine, container: str, have: Mapping[str, Mapping[str, int]]
+    ) -> Mapping[str, Any]:
+        """Attach to a runner that is up, telling it what we have of each exec's streams.
+
+        Its hello, with what runs; frames that we lack follow. Raises as `start` does.
+        """
+        try:
+            await engine.attach(container, self._attachment)
+            return await self._greet(have, RESUME_S)
+        except BaseException:
+            self.close()
+            raise
+
+    async def _greet(
+        self, have: Mapping[str, Mapping[str, int]], timeout_s: float = HELLO_S
+    ) -> Mapping[str, Any]:
         self.send({"t": "hello", "have": have})
         try:
-            async with asyncio.timeout(HELLO_S):
+            async with asyncio.timeout(timeout_s):
                 return await self._hello
         except TimeoutError:
-            raise LinkBroken(f"The sandbox did not come up within {HELLO_S:g} s.") from None
+            raise LinkBroken(f"The sandbox did not answer within {timeout_s:g} s.") from None
+
+    def ping(self) -> None:
+        """Ask for a sign of life; `silent_s` tells whether there was any."""
+        self.send({"t": "ping", "i": self._seq})
+
+    def silent_s(self) -> float:
+        """Seconds since anything came."""
+        return self._loop.time() - self._heard_at
 
     def send(self, fields: Mapping[str, Any]) -> None:
         """Never blocks. A link that can't take it is closed, which its owner is told."""
@@ -81,6 +108,7 @@ class Link:
         return self._stderr.decode(errors="replace").strip()
 
     def _on_data(self, stream: int, data: memoryview) -> None:
+        self._heard_at = self._loop.time()
         if stream != _STDOUT:
             self._stderr = (self._stderr + bytes(data))[-STDERR_KEPT_BYTES:]
             return

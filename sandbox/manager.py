@@ -55,7 +55,10 @@ class Manager:
         self._tasks: set[asyncio.Task[None]] = set()
         self._reconciled = self._closed = False
         self._reconciling = asyncio.Lock()
-        self._shared = Shared(self.engine, config.owner, clock, self._spawn, on_change, self._admit)
+        self._on_change = on_change
+        self._shared = Shared(
+            self.engine, config.owner, clock, self._spawn, self._changed, self._admit
+        )
 
     async def open(self) -> None:
         """Settle what an earlier server left. Never fails for an absent engine: then it is
@@ -150,6 +153,12 @@ class Manager:
                 f"{running} sandboxes run already, as many as this server allows. "
                 "Stop one, then try again."
             )
+
+    def _changed(self, record: SandboxRecord) -> None:
+        try:
+            self._on_change(record)
+        except Exception:  # the boundary to whoever listens; a sandbox must not stop half way
+            log.exception("telling of sandbox %s failed", record.id)
 
     async def _reconcile(self) -> None:
         """Once, when an engine is there: know the containers that carry our label, stop those

@@ -175,6 +175,21 @@ class Process:
         )
         self._expect_kill(spec.timeout_ms / 1000 + SPAWN_S)
 
+    def have(self) -> dict[str, int]:
+        """How far each stream came, for a runner that is met again."""
+        return {name: flow.received for name, flow in self._flows.items()}
+
+    def resumed(self) -> None:
+        """The link is a new one: what was said on the old one may not have arrived.
+
+        Input on its way then is lost, and not counted against the window any more.
+        """
+        self._host.send(self.flow_message())
+        self._taken = self._written
+        self._room.set()
+        if self._cancelled:
+            self._cancel(GRACE_S)
+
     def on_output(self, frame: Output) -> None:
         """Raises LinkBroken for bytes that nobody granted or that leave a hole."""
         flow = self._flows.get(frame.stream)
@@ -207,6 +222,9 @@ class Process:
                 self._taken = int(fields["at"])
                 self._input_closed = bool(fields["closed"])
                 self._room.set()
+            case "gap":  # what a later client lacks was kept no longer
+                flow = self._flows[fields["st"]]
+                flow.received = max(flow.received, int(fields["at"]))
             case "exit":
                 self._end(from_exit(self.spec, fields))
 
@@ -224,8 +242,7 @@ class Process:
     def fail(self, reason: str, message: str) -> None:
         """End it with a result nobody saw; does nothing when it has ended."""
         ms = round((self._clock() - self._began) * 1000)
-        printed = {name: flow.received for name, flow in self._flows.items()}
-        self._end(lost(reason, message, ms, printed))
+        self._end(lost(reason, message, ms, self.have()))
 
     def _end(self, result: ExecResult) -> None:
         self._disarm()

@@ -74,7 +74,12 @@ class Runner:
         for ex in self.execs.values():
             for stream in ex.streams:
                 position = int(have.get(ex.id, {}).get(stream.name, 0))
-                for at, data in self.kept.since(stream, position):
+                lacking = self.kept.since(stream, position)
+                first = lacking[0][0] if lacking else stream.at
+                if first > position:
+                    gap = {"t": "gap", "x": ex.id, "st": stream.name, "at": first}
+                    self.wire.send(gap)
+                for at, data in lacking:
                     self.wire.send_output(ex.id, stream.code, at, data)
             if ex.end:
                 self.wire.send(ex.end)

@@ -1,0 +1,87 @@
+"""Whether a link still carries, and what became of a container whose link was lost.
+
+Questions to the engine and the runner only; what follows from the answers is `instance.py`'s.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from sandbox.engine import Engine
+from sandbox.errors import EngineError, EngineUnavailable
+from sandbox.link import Link
+
+# Every command's end must be told within five seconds. A lost link: the engine is asked every
+# ASK_EVERY_S, for ASK_FOR_S, so that one that restarts quickly is met again.
+ASK_EVERY_S: Final = 0.3
+ASK_FOR_S: Final = 3.5
+# A silent one: a second until it is asked, two until it counts as silent, then the engine itself
+# is asked, twice, so that a pause of our own is not taken for its silence.
+PING_EVERY_S: Final = 1.0
+SILENT_S: Final = 2.0
+PINGS: Final = 2
+PING_S: Final = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """`status` is the sandbox's from now on; `runs` says that the container still does."""
+
+    reason: str
+    message: str
+    status: str
+    runs: bool = False
+    exists: bool = True
+
+
+async def what_became(engine: Engine, container: str) -> Fate:
+    """What to tell those who ran in `container`. Bounded by ASK_FOR_S and one call."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + ASK_FOR_S
+    while True:
+        try:
+            found = await engine.inspect(container, timeout_s=1.0)
+            break
+        except EngineUnavailable as error:
+            if loop.time() >= deadline:
+                return engine_lost(error.message)
+            await asyncio.sleep(ASK_EVERY_S)
+        except EngineError as error:
+            return engine_lost(error.message)
+    if found is None:
+        message = "The sandbox was removed while it ran."
+        return Fate("sandbox_terminated", message, "stopped", exists=False)
+    runs = bool(found["State"].get("Running"))
+    return Fate("sandbox_terminated", "The sandbox ended while it ran.", "stopped", runs=runs)
+
+
+def engine_lost(why: str) -> Fate:
+    return Fate("sandbox_unavailable", f"The sandbox was lost: {why}", "error")
+
+
+async def until_silent(engine: Engine, link: Link, busy: Callable[[], bool]) -> str:
+    """Returns, with why, once neither runner nor engine answers; for ever while one does.
+
+    A runner may be slow, since the commands share its CPU limit; an engine may not.
+    """
+    while True:
+        await asyncio.sleep(PING_EVERY_S)
+        if busy():
+            link.ping()
+            if link.silent_s() > SILENT_S and (why := await _unreachable(engine)):
+                return why
+
+
+async def _unreachable(engine: Engine) -> str:
+    why = ""
+    for _ in range(PINGS):
+        try:
+            await engine.ping(PING_S)
+        except EngineUnavailable as error:
+            why = error.message
+        except EngineError:
+            return ""
+        else:
+            return ""
+    return why
