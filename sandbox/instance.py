@@ -330,10 +330,9 @@ class Instance:
             return False
         self._up(link)
         for process in list(self._processes.values()):
-            if process.exec in known:
-                process.resumed()
-            else:
-                process.fail("sandbox_unavailable", "It was lost on its way to the sandbox.")
+            if process.exec not in known:  # it was lost on its way, so it has not run
+                process.launch()
+            process.resumed()
         return True
 
     def _up(self, link: Link) -> None:
