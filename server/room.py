@@ -167,7 +167,6 @@ class Room:
         if delivery.epoch == self.epoch and offset <= self.offset:
             return
         if delivery.epoch != self.epoch or offset != self.offset + 1:
-            self._early.append(delivery)
             self.sync()
             return
         self._deliver(delivery.entry)
@@ -252,6 +251,7 @@ class Room:
 
     async def _read_missed(self) -> None:
         since = (self.epoch, self.offset) if self._ready else None
+        self._early.clear()  # what came before the snapshot is in it, or of an older epoch
         snapshot = await self._log.snapshot(self.id, since)
         if snapshot.resumed:
             for entry in snapshot.entries:
