@@ -31,6 +31,11 @@ export function countOf(n: number, one: string, many = `${one}s`): string {
   return `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 }
 
+/** What is left out: "12 lines", "12 lines and 3.0 KiB". */
+export function leftOutInWords(lines: number, bytes: number): string {
+  return bytes > 0 ? `${countOf(lines, "line")} and ${bytesInWords(bytes)}` : countOf(lines, "line");
+}
+
 export type Mark = "ok" | "bad" | "stopped";
 
 /** The short word beside a card's mark, such as "exit 1" or "timed out". */

@@ -8,7 +8,9 @@ export interface GapRow {
 }
 export interface DroppedRow {
   readonly id: number;
+  /** Lines, and bytes of gaps among them. */
   readonly dropped: number;
+  readonly bytes: number;
 }
 export type Row = Line | GapRow | DroppedRow;
 
@@ -22,6 +24,7 @@ export class Kept {
   readonly rows: Row[] = [];
   #chars = 0;
   #dropped = 0;
+  #bytes = 0;
 
   constructor(private readonly newId: () => number) {}
 
@@ -38,9 +41,10 @@ export class Kept {
     const gone = this.rows.slice(first, first + many);
     for (const row of gone) {
       this.#chars -= charsOf(row);
-      if (!("dropped" in row)) this.#dropped += 1;
+      if ("gap" in row) this.#bytes += row.gap.bytes;
+      else if ("runs" in row) this.#dropped += 1;
     }
-    this.rows.splice(first, many, { id: this.newId(), dropped: this.#dropped });
+    this.rows.splice(first, many, { id: this.newId(), dropped: this.#dropped, bytes: this.#bytes });
   }
 }
 

@@ -1,7 +1,7 @@
 /** Rows of output as elements: settled ones are drawn once. Colours are classes or set through the
  * CSSOM, so the page needs no inline style. */
 import { memo } from "preact/compat";
-import { bytesInWords, countOf } from "../model/words";
+import { bytesInWords, leftOutInWords } from "../model/words";
 import type { Line, Run } from "../term/cells";
 import type { Row } from "../term/kept";
 
@@ -30,7 +30,7 @@ export interface GapActions {
 
 export const RowView = memo(function RowView({ row, gap }: { row: Row; gap: GapActions }) {
   if ("runs" in row) return <LineView line={row} />;
-  if ("dropped" in row) return <div class="hole">… {countOf(row.dropped, "line")} dropped here to keep the page light</div>;
+  if ("dropped" in row) return <div class="hole">… {leftOutInWords(row.dropped, row.bytes)} left out here to keep the page light</div>;
   const size = bytesInWords(row.gap.bytes);
   if (!row.gap.kept) return <div class="hole">… {size} not shown and no longer kept</div>;
   return (

@@ -1,7 +1,7 @@
 /** A command's output inside its card: as high as its content up to a bound, following its end while
  * it runs, its middle folded away once it has ended. */
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { bytesInWords, countOf } from "../model/words";
+import { countOf, leftOutInWords } from "../model/words";
 import type { CommandOutput } from "../state/outputs";
 import { tell } from "../state/ui";
 import type { RoomSession } from "../state/room-session";
@@ -115,10 +115,12 @@ function folded(rows: readonly Row[]): { words: string; kept: boolean } {
     if ("gap" in row) {
       bytes += row.gap.bytes;
       kept ||= row.gap.kept;
-    } else lines += "dropped" in row ? row.dropped : 1;
+    } else if ("dropped" in row) {
+      lines += row.dropped;
+      bytes += row.bytes;
+    } else lines += 1;
   }
-  const words = bytes > 0 ? `${countOf(lines, "line")} and ${bytesInWords(bytes)}` : countOf(lines, "line");
-  return { words, kept };
+  return { words: leftOutInWords(lines, bytes), kept };
 }
 
 /** Stays at the end until the reader scrolls up, and then offers the way back. */

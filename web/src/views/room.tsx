@@ -34,8 +34,8 @@ export function Room({ session }: { session: RoomSession }) {
         {!problem && (
           <>
             <Faces session={session} />
-            <button class="invite" data-testid="invite" onClick={() => void copy(linkOf(session.id), "Link copied. Whoever opens it is in this room.")}>
-              <Icon name="link" /> Invite
+            <button class="invite" aria-label="Invite: copy the link" data-testid="invite" onClick={() => void copy(linkOf(session.id), "Link copied. Whoever opens it is in this room.")}>
+              <Icon name="link" /> <span class="word">Invite</span>
             </button>
             <DrawerButton which="details" label="People and sandbox" />
           </>
