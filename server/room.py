@@ -71,11 +71,12 @@ class Tasks(Protocol):
 class Member:
     """One session in this room. While it joins, events are held for it."""
 
-    __slots__ = ("held", "listener", "output", "position")
+    __slots__ = ("entered", "held", "listener", "output", "position")
 
     def __init__(self, listener: Listener, *, output: bool) -> None:
         self.listener = listener
         self.output = output
+        self.entered = False
         self.position = 0
         self.held: list[Entry] | None = []
 
@@ -108,12 +109,15 @@ class Room:
 
     def attach(self, listener: Listener, *, output: bool) -> Member:
         """Begin (or begin again) to hold events for a joining listener."""
+        before = self.members.get(listener)
         member = self.members[listener] = Member(listener, output=output)
+        member.entered = before is not None and before.entered
         return member
 
     def enter(self, listener: Listener) -> None:
         """Count a listener that has joined; the others learn of a new participant."""
         participant = listener.participant
+        self.members[listener].entered = True
         count = self._present.get(participant.id, 0)
         self._present[participant.id] = count + 1
         if not count:
@@ -275,7 +279,7 @@ class Room:
             self._expel(listener, code, message, rejoin=rejoin)
 
     def _expel(self, listener: Listener, code: str, message: str, *, rejoin: bool) -> None:
-        self.detach(listener, entered=self.members[listener].held is None)
+        self.detach(listener, entered=self.members[listener].entered)
         frame = {"type": "left", "room": self.id, "code": code, "message": message}
         listener.send(Outgoing({**frame, "rejoin": rejoin}))
         listener.left_room(self.id)
