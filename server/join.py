@@ -84,12 +84,12 @@ class _Replay:
 def _go_live(replay: _Replay, facts: Facts) -> None:
     snapshot, member, send = replay.snapshot, replay.member, replay.listener.send
     send(Outgoing(_joined(replay, facts)))
-    if replay.request.output:
-        for exec_id in snapshot.running:
-            _send_kept(replay, exec_id)
     if snapshot.resumed:
         for entry in snapshot.entries:
             _send_missed(replay, entry)
+    if replay.request.output:
+        for exec_id in snapshot.running:
+            _send_kept(replay, exec_id)
     held, member.held = member.held or [], None
     member.position = snapshot.offset
     for entry in after(snapshot.offset, held):

@@ -99,6 +99,7 @@ class Listener:
         self.frames = []
         self.left = []
         self.told = []
+        self.sinces = []
 
     def send(self, frame):
         self.frames.append(fields_of(frame))
@@ -120,14 +121,17 @@ class Listener:
 
 
 class Client:
-    """What a client knows after frames; it fails where they break the contract."""
+    """What a client knows after frames; it fails where they break the contract.
 
-    def __init__(self):
+    `sinces` are the positions it gave with its joins, in their order.
+    """
+
+    def __init__(self, sinces=()):
+        self.sinces = list(sinces)
         self.joined = False
         self.position = None
         self.viewers = {}
-        self.started, self.exited = set(), set()
-        self.resumed_to = 0
+        self.started, self.exited = {}, {}
 
     def take(self, frame):
         match frame["type"]:
@@ -147,24 +151,26 @@ class Client:
                 self._exec(frame)
 
     def _joined(self, frame):
+        """It starts again from where it said it was, or from the page."""
+        since = self.sinces.pop(0)
         self.joined = True
         if frame["resumed"]:
             assert frame["events"] == []
+            self.position = since
+            for known in (self.started, self.exited):
+                for name in [name for name, offset in known.items() if offset > since]:
+                    del known[name]
         else:
             self.position = frame["offset"]
+            self.started, self.exited = {}, {}
             for event in frame["events"]:
-                self._exec(event, listed=True)
+                self._exec(event)
             for running in frame["execs"]:
-                self.started.add(running["started"]["exec"])
-        self.resumed_to = frame["offset"]
+                self._exec(running["started"])
 
-    def _exec(self, event, *, listed=False):
+    def _exec(self, event):
         if event["type"] == "exec.started":
-            self.started.add(event["exec"])
+            self.started[event["exec"]] = event["offset"]
         elif event["type"] == "exec.exited":
-            assert event["exec"] in self.started or listed
-            self.exited.add(event["exec"])
-
-
-def body(entry):
-    return json.loads(entry.body)
+            assert event["exec"] in self.started
+            self.exited[event["exec"]] = event["offset"]
