@@ -116,6 +116,19 @@ describe("RoomSession", () => {
     expect(room.outgoing.value).toEqual([]);
   });
 
+  it("sends what came too fast a little later, a few times", async () => {
+    await join();
+    room.say("message", "fast");
+    for (let i = 0; i < 3; i += 1) {
+      await connection.refuse("rate_limited", true);
+      expect(room.outgoing.value).toMatchObject([{ state: "sending" }]);
+      await vi.advanceTimersByTimeAsync(1000);
+    }
+    expect(connection.asked.filter((frame) => frame.type === "say")).toHaveLength(4);
+    await connection.refuse("rate_limited", true);
+    expect(room.outgoing.value).toMatchObject([{ state: "failed" }]);
+  });
+
   it("tells an unknown room, and tries a passing refusal again by itself", async () => {
     void room.join();
     await connection.refuse("unknown_room", false);

@@ -13,6 +13,8 @@ import { change, settle, without, type Outgoing, type OutgoingList } from "./out
 const PAGE_EVENTS = 60;
 /** A typing sign without another one fades after this, should its end be lost. */
 const TYPING_FADES_MS = 8000;
+/** Times a message that was sent too fast is sent again by itself. */
+const SLOWED_TRIES = 3;
 /** How long a coming or going is told. */
 const PASSING_MS = 5000;
 /** Bytes asked for at once when output is read back. */
@@ -40,6 +42,7 @@ export class RoomSession {
   #joining = 0;
   #failures = 0;
   #sent = new Set<string>();
+  #slowed = new Map<string, number>();
   #fades = new Map<string, ReturnType<typeof setTimeout>>();
 
   constructor(
@@ -188,8 +191,18 @@ export class RoomSession {
     } catch (error) {
       if (error instanceof RequestError && error.code === LOST) return;
       this.#sent.delete(key);
+      if (error instanceof RequestError && error.code === "rate_limited" && this.#slower(one, error)) return;
       this.outgoing.value = change(this.outgoing.value, key, { state: "failed", problem: (error as Error).message });
     }
+  }
+
+  /** Sent too fast: a few times it is simply sent a little later. False when that did not help. */
+  #slower(one: Outgoing, error: RequestError): boolean {
+    const tries = (this.#slowed.get(one.key) ?? 0) + 1;
+    this.#slowed.set(one.key, tries);
+    if (tries > SLOWED_TRIES) return this.#slowed.delete(one.key) && false;
+    setTimeout(() => void this.#send(one), error.retryAfterMs ?? REJOIN_AFTER_MS);
+    return true;
   }
 
   typing(on: boolean): void {
