@@ -5,7 +5,6 @@ hands on each piece as it comes. What the bytes mean is `link.py`'s.
 """
 
 import asyncio
-import ssl
 import struct
 from collections.abc import Callable
 from typing import cast
@@ -66,10 +65,7 @@ class Attachment(asyncio.Protocol):
             await loop.create_unix_connection(lambda: self, host.removeprefix("unix://"))
         else:
             url = urlsplit(host)
-            secure = ssl.create_default_context() if url.scheme == "https" else None
-            await loop.create_connection(
-                lambda: self, url.hostname or "", url.port or 2375, ssl=secure
-            )
+            await loop.create_connection(lambda: self, url.hostname or "", url.port or 2375)
         query = "stream=1&stdin=1&stdout=1&stderr=1"
         self.write(
             f"POST /containers/{container}/attach?{query} HTTP/1.1\r\nHost: engine\r\n"

@@ -215,6 +215,10 @@ class Engine:
 
     async def _client(self) -> aiodocker.Docker:
         if self._docker is None:
+            if not self.host.startswith(("unix://", "tcp://", "http://")):
+                raise EngineUnavailable(
+                    f"The engine's address {self.host} is neither unix:// nor tcp://."
+                )
             # Without a limit: attachments and waits would use up aiohttp's hundred connections.
             connector = (
                 aiohttp.UnixConnector(self.host.removeprefix("unix://"), limit=0)

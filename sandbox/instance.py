@@ -7,14 +7,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sandbox import containers
 from sandbox.engine import Engine
 from sandbox.errors import (
-    EngineError,
-    ImageMissing,
     LinkBroken,
     SandboxError,
     SandboxUnavailable,
@@ -23,6 +21,7 @@ from sandbox.frames import Frame, Output
 from sandbox.health import Fate, engine_lost, until_silent, what_became
 from sandbox.link import Link
 from sandbox.process import OutputSink, Process
+from sandbox.provision import obtain, set_limits
 from sandbox.spec import ExecSpec, SandboxRecord, SandboxSpec
 
 log = logging.getLogger(__name__)
@@ -30,7 +29,8 @@ log = logging.getLogger(__name__)
 STOP_GRACE_S: Final = 1  # the runner's own TERM-then-exit takes half of it
 # How long a kill that needed more CPU may have it.
 RAISED_S: Final = 3.5
-_NOT_FOUND: Final = 404
+# How long after a kill the link may stay open; it closes within milliseconds.
+KILLED_S: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -43,7 +43,6 @@ class Shared:
     spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
     changed: Callable[[SandboxRecord], None]
     admit: Callable[["Instance"], None]  # raises SandboxLimit
-    networks: set[str] = field(default_factory=set)
 
 
 class Instance:
@@ -176,7 +175,7 @@ class Instance:
 
     async def _start(self) -> None:
         cpus = (await self._engine.info()).cpus
-        container = await self._obtain(cpus)
+        container = await obtain(self._engine, self._shared.owner, self.spec, cpus)
         link = Link(self._on_frame, self._on_closed)
         try:
             await link.start(self._engine, container)
@@ -196,49 +195,11 @@ class Instance:
         if self._limits is not None:
             await asyncio.wait({self._limits})
 
-    async def _obtain(self, cpus: int) -> str:
-        """The container of this id, at a start's CPU limit: the one that is there, else a new one.
-
-        It is asked for by name each time: it may have been removed, or made by an earlier server.
-        """
-        found = await self._engine.inspect(self.name)
-        if found is None:
-            self._container = None
-            return await self._create(cpus)
-        labels = found["Config"].get("Labels") or {}
-        if labels.get(containers.OWNER_LABEL) != self._shared.owner:
-            raise SandboxUnavailable(f"A container named {self.name} is not Duet's; remove it.")
-        container = str(found["Id"])
-        if found["State"].get("Running"):
-            await self._engine.kill(container)
-        await self._engine.update(container, containers.limits(self.spec, cpus, starting=True))
-        return container
-
-    async def _create(self, cpus: int) -> str:
-        if self.spec.network != "none" and containers.NETWORK not in self._shared.networks:
-            await self._engine.ensure_network(containers.NETWORK, containers.NETWORK_OPTIONS)
-            self._shared.networks.add(containers.NETWORK)
-        config = containers.create_config(self._shared.owner, self.spec, cpus)
-        try:
-            return await self._engine.create(self.name, config)
-        except EngineError as error:
-            if error.status == _NOT_FOUND:
-                raise ImageMissing(
-                    f"The image {self.spec.image} is not built. Run `duet images build`."
-                ) from error
-            raise
-
     async def _settle_limits(self, link: Link, container: str, cpus: int) -> None:
         """From the start's CPU limit to the type's own, read back: a limit not set is no limit."""
         wanted = containers.limits(self.spec, cpus)
         try:
-            await self._engine.update(container, wanted)
-            found = await self._engine.inspect(container)
-            if found is None or link is not self._link:
-                return
-            for name, value in wanted.items():
-                if found["HostConfig"].get(name) != value:
-                    raise EngineError(500, f"the engine did not take {name}")
+            await set_limits(self._engine, container, wanted)
         except SandboxError as error:
             if link is self._link:
                 log.warning("sandbox %s: limits not set: %s", self.spec.id, error.message)
@@ -265,7 +226,14 @@ class Instance:
         """Kill the container now; its commands end with `message`."""
         if self._link is not None and self._container is not None:
             self._stopping = message
-            self._shared.spawn(self._kill_quietly(self._container))
+            self._shared.spawn(self._abandon(self._link, self._container))
+
+    async def _abandon(self, link: Link, container: str) -> None:
+        await self._kill_quietly(container)
+        await asyncio.sleep(KILLED_S)
+        if link is self._link:  # the engine did not do it; nobody waits any longer
+            fate = engine_lost("the engine could not stop it.")
+            self._settle(fate, self._unlink())
 
     async def _kill_quietly(self, container: str) -> None:
         with suppress(SandboxError):
@@ -275,7 +243,10 @@ class Instance:
         """The link is gone; what that means is for the engine to say, unless we stop it."""
         if self._link is not None and self._link.last_words:
             log.warning("sandbox %s: runner: %s", self.spec.id, self._link.last_words)
+        broken = self._link is not None and self._link.broken
         processes = self._unlink()
+        if broken:  # meeting it again would only end the same way
+            self._stopping = "The sandbox said what it may not say, so it was stopped."
         if self.status == "stopping":
             _end(processes, "sandbox_terminated", self._stopping)
         else:
@@ -341,6 +312,10 @@ class Instance:
             self._watching.cancel()
         self._watching = self._shared.spawn(self._watch(link))
 
+    def release(self, message: str) -> None:
+        """End what runs, without asking the engine."""
+        _end(self._unlink(), "sandbox_terminated", message)
+
     async def stop(self, message: str, *, grace_s: int = STOP_GRACE_S) -> None:
         """Stop it, keeping its files. Idempotent. Raises EngineUnavailable, EngineError."""
         async with self._lock:
@@ -356,7 +331,7 @@ class Instance:
                 self._move("error")
                 raise
             finally:
-                _end(self._unlink(), "sandbox_terminated", message)
+                self.release(message)
             self._move("stopped")
 
     async def destroy(self) -> None:
@@ -373,7 +348,7 @@ class Instance:
                 self._move("error")
                 raise
             finally:
-                _end(self._unlink(), "sandbox_terminated", self._stopping)
+                self.release(self._stopping)
             self._container, self._destroyed = None, True
             self._move("stopped")
 

@@ -4,6 +4,7 @@ Hands frames to whoever owns the link and knows nothing of what commands mean; `
 """
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -13,6 +14,8 @@ from sandbox.attach import Attachment
 from sandbox.bundle import runner_source
 from sandbox.engine import Engine
 from sandbox.errors import LinkBroken
+
+log = logging.getLogger(__name__)
 
 SOURCE: Final = runner_source()
 HELLO_S: Final = 20.0  # a start on a machine whose every CPU is busy; idle it takes 0.1 s
@@ -33,6 +36,7 @@ class Link:
         self._reader = frames.FrameReader(self._nonce)
         self._seq = 0
         self._closed = False
+        self.broken = False  # closed by us, for what it said
         self._loop = asyncio.get_running_loop()
         self._hello: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
         self._heard_at = self._loop.time()
@@ -118,7 +122,9 @@ class Link:
                     self._on_hello(frame)
                 elif not self._closed:
                     self._on_frame(frame)
-        except (frames.FrameError, LinkBroken):
+        except (frames.FrameError, LinkBroken) as error:
+            log.warning("a runner broke the rules: %s", error)
+            self.broken = True
             self._attachment.close()
 
     def _on_hello(self, frame: frames.Frame) -> None:

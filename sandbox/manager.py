@@ -77,6 +77,8 @@ class Manager:
                 await asyncio.gather(
                     *(self._stop_quietly(instance) for instance in self._instances.values())
                 )
+        for instance in self._instances.values():
+            instance.release(STOPPED_BY_SERVER)
         for task in list(self._tasks):
             task.cancel()
         with suppress(TimeoutError):

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from sandbox.errors import SandboxUnavailable
+from sandbox.errors import LinkBroken, SandboxUnavailable
 from sandbox.spec import SandboxSpec
 from tests.integration.sandbox.houses import Box
 from tests.integration.sandbox.proxy import Proxy
@@ -99,6 +99,35 @@ async def test_it_hangs(proxy, box):
     assert await box.text("pgrep -c sleep || true") == "0\n"
 
 
-async def test_a_silent_command_is_not_taken_for_a_dead_one(box):
-    result, _ = await box.run("sleep 4.5; exit 6")
+async def test_a_silent_command_is_not_taken_for_a_dead_one(box, monkeypatch):
+    monkeypatch.setattr("sandbox.health.PING_EVERY_S", 0.05)
+    monkeypatch.setattr("sandbox.health.SILENT_S", 0.0)
+    result, _ = await box.run("sleep 1; exit 6")
     assert result.exit_code == 6
+
+
+async def test_close_does_not_wait_for_an_engine_that_hangs(proxy, box):
+    process, sink = await box.begin("echo up; sleep 100")
+    await sink.until(b"up")
+    proxy.stall()
+    began = time.monotonic()
+    await box.manager.close()
+    assert time.monotonic() - began < 6.5
+    result = await process.wait()
+    assert result.reason in ("sandbox_terminated", "sandbox_unavailable")
+
+
+async def test_a_runner_that_breaks_the_rules_is_not_trusted_again(box, monkeypatch):
+    process, sink = await box.begin("echo up; sleep 100")
+    await sink.until(b"up")
+    other, _ = await box.begin("sleep 100")
+    monkeypatch.setattr(process, "on_control", refuse)
+    await process.cancel()
+    for each in (process, other):
+        result = await asyncio.wait_for(each.wait(), 6)
+        assert result.reason == "sandbox_terminated"
+    assert await box.text("echo anew") == "anew\n"
+
+
+def refuse(_frame):
+    raise LinkBroken("it said nonsense")

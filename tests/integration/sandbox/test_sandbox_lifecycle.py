@@ -75,8 +75,6 @@ async def test_a_removed_container_is_made_anew(box_of):
 
 async def test_out_of_memory(box_of):
     box = box_of(instance_type="lite")
-    result, _ = await box.run("python3 -c 'x = bytearray(10**9)'")
-    assert result.reason == "out_of_memory"
     result, _ = await box.run("python3 -c 'x = bytearray(10**9)'; exit $?")
     assert (result.reason, result.exit_code) == ("out_of_memory", 137)
     result, _ = await box.run("kill -9 $$")
