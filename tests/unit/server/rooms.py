@@ -1,7 +1,6 @@
 """Stand-ins for what is around a room: its log, its listeners, its tasks."""
 
 import asyncio
-import json
 
 from protocol import names
 from protocol.codec import encode_json

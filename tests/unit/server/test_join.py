@@ -127,14 +127,14 @@ class World:
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["say", "catch up", "deliver", "deliver", "exec", "print", "print", "end"]
-            + ["join", "again", "leave", "leave", "answer", "answer", "wait", "settle"]
+            "say exec print print end deliver deliver catch_up join again leave leave "
+            "answer answer wait settle".split()
         ),
         st.integers(0, 1),
     ),
     max_size=60,
 )
-"""`catch up`: the subscription and every read come up to now."""
+"""`catch_up`: the subscription and every read come up to now."""
 
 
 @settings(max_examples=300)
@@ -152,7 +152,7 @@ def test_everyone_sees_everything_once_in_order_whatever_comes_when(steps) -> No
             for step, number in steps:
                 if step == "wait":
                     await asyncio.sleep((0.001, 0.1)[number])
-                elif step == "catch up":
+                elif step == "catch_up":
                     await world.catch_up()
                 elif step == "settle":
                     await settle(number)
@@ -247,6 +247,25 @@ def test_a_place_that_the_log_does_not_have_is_not_resumed(since) -> None:
         await joining(world, ada, since=since)
         assert ada.types() == ["joined"]
         assert len(ada.frames[0]["events"]) == 5
+
+    virtual(main())
+
+
+def test_a_command_that_starts_during_a_join_is_shown_from_its_start() -> None:
+    async def main():
+        world = World()
+        await world.room.ready()
+        world.roomlog.hold()
+        ada = Listener("ada")
+        task = asyncio.create_task(joining(world, ada))
+        await settle()
+        world.exec(1)
+        world.deliver(0)
+        world.print(1)
+        await world.roomlog.answer()
+        await task
+        assert ada.types() == ["joined", "exec.started", "exec.output"]
+        assert ada.frames[2]["data"] == "0123456789" * 2
 
     virtual(main())
 

@@ -73,6 +73,21 @@ def test_every_event_comes_once_in_order_whatever_the_subscription_loses(losses,
     virtual(main())
 
 
+def test_what_comes_twice_costs_nothing() -> None:
+    async def main():
+        log = Log()
+        room = await ready_room(log)
+        ada = add(room, Listener())
+        delivery = log.say()
+        room.receive(delivery)
+        room.receive(delivery)
+        await settle()
+        assert ada.offsets() == [1]
+        assert log.reads == 1
+
+    virtual(main())
+
+
 def test_what_comes_before_the_room_is_ready_is_not_lost() -> None:
     async def main():
         log = Log()
