@@ -64,9 +64,9 @@ class Execs:
         self._live: dict[str, set[str]] = {}
 
     async def start(
-        self, room: Room, by: Participant, request: Exec
+        self, room: Room, by: Participant, request: Exec, *, turn: str | None = None
     ) -> tuple[Appended, Run | None]:
-        """Store `exec.started` and begin to run it.
+        """Store `exec.started` and begin to run it; `turn` is the agent's, where it wants this.
 
         With a key that was used before, the first answer and no new run. Raises LimitReached.
         """
@@ -79,7 +79,7 @@ class Execs:
         run.gone = lambda: self._linger(room, exec_id)
         self._begin(room, run)
         try:
-            appended = await self._roomlog.append(room.id, self._started(room, by, request, run))
+            appended = await self._roomlog.append(room.id, self._started(room, by, request, run, turn))
         except BaseException:
             self._forget(room, exec_id)
             raise
@@ -89,7 +89,9 @@ class Execs:
         self._tasks.create_task(self._live_and_end(room, by, request, run))
         return appended, run
 
-    def _started(self, room: Room, by: Participant, request: Exec, run: Run) -> Append:
+    def _started(
+        self, room: Room, by: Participant, request: Exec, run: Run, turn: str | None
+    ) -> Append:
         body: dict[str, Any] = {
             "type": "exec.started",
             "room": room.id,
@@ -102,6 +104,8 @@ class Execs:
             body["pty"] = request.pty.wire()
         if request.key is not None:
             body["key"] = request.key
+        if turn is not None:
+            body["turn"] = turn
         return Append(
             body,
             content=request.model_dump(exclude={"ref", "key"}, exclude_none=True),
