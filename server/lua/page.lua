@@ -8,7 +8,7 @@ local count = tonumber(ARGV[6]) + 1
 local entries = {}
 if ARGV[4] == 'after' then
   entries = redis.call('XRANGE', KEYS[2], '(' .. ARGV[5] .. '-0', '+', 'COUNT', count)
-else
+elseif ARGV[5] ~= '0' then -- nothing is before 0, and Redis refuses to look there
   local from = ARGV[5] == '' and '+' or '(' .. ARGV[5] .. '-0'
   local newest = redis.call('XREVRANGE', KEYS[2], from, '-', 'COUNT', count)
   for i = #newest, 1, -1 do entries[#entries + 1] = newest[i] end
