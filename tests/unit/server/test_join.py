@@ -127,8 +127,24 @@ class World:
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            "say exec print print end deliver deliver catch_up join again leave leave "
-            "answer answer wait settle".split()
+            [
+                "say",
+                "exec",
+                "print",
+                "print",
+                "end",
+                "deliver",
+                "deliver",
+                "catch_up",
+                "join",
+                "again",
+                "leave",
+                "leave",
+                "answer",
+                "answer",
+                "wait",
+                "settle",
+            ]
         ),
         st.integers(0, 1),
     ),
