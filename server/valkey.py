@@ -96,7 +96,7 @@ class EmbeddedValkey:
         return self._process.pid if self._process else None
 
     async def open(self) -> None:
-        """Start it and wait until its socket is there. Raises StartupError in words."""
+        """Start it and wait until its data is loaded. Raises StartupError in words."""
         await self._take_lock()
         await self._start()
 
@@ -176,17 +176,19 @@ class EmbeddedValkey:
             start_new_session=True,  # Ctrl-C is for the server, which stops it in order
             preexec_fn=_end_with_parent(os.getpid()),
         )
-        await self._until_listening(self._process, socket)
+        self.runs.started(await self._until_ready(self._process, socket))
 
-    async def _until_listening(self, process: asyncio.subprocess.Process, socket: Path) -> None:
+    async def _until_ready(self, process: asyncio.subprocess.Process, socket: Path) -> str:
+        """Wait until it serves: its socket is there before its data is loaded. Its run id."""
         try:
             async with asyncio.timeout(_READY_S):
-                while not socket.exists():
+                while (info := await _info(socket)).get("loading") != "0":
                     if process.returncode is not None:
                         tail = self._log_tail()
                         message = f"The embedded Valkey ended with {process.returncode}: {tail}"
                         raise StartupError(message)
                     await asyncio.sleep(0.01)
+                return info["run_id"]
         except TimeoutError:
             raise StartupError("The embedded Valkey did not start in time.") from None
 
@@ -194,6 +196,23 @@ class EmbeddedValkey:
         with suppress(OSError, IndexError):
             return (self._folder / "valkey.log").read_text().strip().splitlines()[-1]
         return f"see {self._folder / 'valkey.log'}"
+
+
+async def _info(socket: Path) -> dict[str, str]:
+    """What INFO says, also while it loads its data; nothing while nobody answers."""
+    try:
+        reader, writer = await asyncio.open_unix_connection(socket)
+    except OSError:
+        return {}
+    try:
+        writer.write(b"INFO\r\n")
+        size = (await reader.readline())[1:]
+        text = await reader.readexactly(int(size))
+    except (OSError, ValueError, asyncio.IncompleteReadError):
+        return {}
+    finally:
+        writer.close()
+    return dict(line.split(":", 1) for line in text.decode().splitlines() if ":" in line)
 
 
 def _end_with_parent(parent: int) -> Callable[[], None]:

@@ -42,8 +42,6 @@ async def node(tmp_path):
     node = Node(tmp_path / "valkey")
     await node.valkey.open()
     try:
-        store = node.store()
-        node.valkey.runs.started(await store.run_id())
         yield node
     finally:
         await node.close()
