@@ -49,13 +49,15 @@ class Bus:
             async with asyncio.timeout(CALL_S):
                 await asyncio.shield(self._confirmed[name])
         except TimeoutError:
-            message = "The history store does not answer; try again in a moment."
-            raise Unavailable(message, retry_after_ms=1000) from None
+            raise _unavailable() from None
 
     async def unsubscribe(self, room: str) -> None:
         name = channel(room).encode()
         if self._rooms.pop(name, None) is not None:
-            self._confirmed.pop(name).cancel()
+            confirmed = self._confirmed.pop(name)
+            if not confirmed.done():
+                confirmed.set_exception(_unavailable())
+                confirmed.exception()  # whoever still waits is told; nobody need
             await self._send("UNSUBSCRIBE", name)
 
     async def run(self) -> None:
@@ -124,3 +126,8 @@ class Bus:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.disconnect(nowait=True)
+
+
+def _unavailable() -> Unavailable:
+    message = "The history store does not answer; try again in a moment."
+    return Unavailable(message, retry_after_ms=1000)
