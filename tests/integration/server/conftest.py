@@ -4,21 +4,14 @@ import contextlib
 
 import pytest
 
-from tests.integration.server.harness import JSON, MSGPACK, Server, remove_containers
+from tests.integration.server.harness import JSON, MSGPACK, Server, remove_containers, serving
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
     """The server that tests share. They make their own rooms in it."""
-    server = Server(tmp_path_factory.mktemp("duet") / "data").wait_ready()
-    try:
+    with serving(tmp_path_factory.mktemp("duet") / "data") as server:
         yield server
-        assert "Traceback" not in server.log(), server.log()
-    finally:
-        try:
-            server.stop()
-        finally:
-            remove_containers(server)
 
 
 @pytest.fixture

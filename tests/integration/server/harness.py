@@ -5,7 +5,6 @@ and the contract's rules of order; a test that uses it checks both without sayin
 """
 
 import asyncio
-import base64
 import contextlib
 import itertools
 import json
@@ -16,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -23,7 +23,7 @@ import aiohttp
 import msgpack
 import websockets
 
-from protocol import events
+from tests.integration.server.rules import SERVER_FRAME_BYTES, Rules, data_of
 
 DUET = (sys.executable, "-m", "server.cli")
 START_S = 60.0
@@ -32,20 +32,19 @@ WAIT_S = 20.0
 SANDBOX_S = 60.0
 """For the first command of a room: a container is made."""
 JSON, MSGPACK = "duet.v1.json", "duet.v1.msgpack"
-SERVER_FRAME_BYTES = 256 * 1024
 
 
 class Server:
-    """`duet serve --port 0`, its address and its log."""
+    """`duet serve`, its address and its log; on a free port unless one is given."""
 
-    def __init__(self, data_dir: Path, **env: str) -> None:
+    def __init__(self, data_dir: Path, port: int = 0, **env: str) -> None:
         self.data_dir = data_dir
         data_dir.mkdir(parents=True, exist_ok=True)
         self.log_path = data_dir.with_suffix(f".{secrets.token_hex(3)}.log")
         kept = {key: value for key, value in os.environ.items() if not key.startswith("DUET_")}
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [*DUET, "serve", "--port", "0", "--data-dir", data_dir],
+                [*DUET, "serve", "--port", str(port), "--data-dir", data_dir],
                 cwd=data_dir,  # no .env of the repository
                 env=kept | {"DUET_LOG_LEVEL": "info"} | env,
                 stdin=subprocess.DEVNULL,
@@ -108,6 +107,20 @@ class Server:
         return room["id"]
 
 
+@contextlib.contextmanager
+def serving(data_dir: Path) -> Iterator[Server]:
+    """A server that many tests share; at its end none of them may have upset it."""
+    server = Server(data_dir).wait_ready()
+    try:
+        yield server
+        assert "Traceback" not in server.log(), server.log()
+    finally:
+        try:
+            server.stop()
+        finally:
+            remove_containers(server)
+
+
 def remove_containers(server: Server) -> None:
     """Take away the sandboxes that a server of this data folder left."""
     listed = subprocess.run(
@@ -133,13 +146,6 @@ def decode(data: str | bytes) -> dict:
     if isinstance(data, bytes):
         return msgpack.unpackb(data)
     return json.loads(data)
-
-
-def data_of(frame: dict) -> bytes:
-    """The bytes of an exec.output frame."""
-    if "base64" in frame:
-        return base64.b64decode(frame["base64"], validate=True)
-    return frame["data"] if isinstance(frame["data"], bytes) else frame["data"].encode()
 
 
 class Wire:
@@ -317,87 +323,6 @@ class Wire:
             for f in self.frames
             if f.get("room") == room and f["type"] != "joined" and "offset" in f
         ]
-
-
-class Rules:
-    """What the contract says of the frames of one session, checked one by one."""
-
-    def __init__(self) -> None:
-        self.broken: list[str] = []
-        self._offsets: dict[str, int] = {}
-        self._known: dict[str, dict[str, int]] = {}
-        self._over: set[str] = set()
-        self._ts: dict[str, int] = {}
-
-    def hold(self, frame: dict, size: int) -> None:
-        self._say(size <= SERVER_FRAME_BYTES, "a frame over the limit", frame)
-        try:
-            model = events.EVENTS.validate_python(frame)
-        except ValueError as error:
-            self._say(False, f"not of the models: {error}", frame)
-            return
-        frame = {k: v for k, v in frame.items() if k != "sandbox" or v is not None}
-        self._say(model.wire() == frame, f"fields the models do not have: {model.wire()}", frame)
-        if frame["type"] == "joined":
-            self._joined(frame)
-        elif "offset" in frame and "room" in frame:
-            self._persisted(frame)
-        if frame["type"] in ("exec.output", "exec.gap") and "ref" not in frame:
-            self._output(frame)
-
-    def _joined(self, frame: dict) -> None:
-        room = frame["room"]
-        self._ts.pop(room, None)
-        listed = [event["offset"] for event in frame["events"]]
-        dense = list(range(listed[0], listed[0] + len(listed))) if listed else []
-        self._say(listed == dense, "a page with holes", listed)
-        if frame["resumed"]:
-            self._say(not frame["events"], "resumed and a page as well", frame)
-            self._offsets.pop(room, None)
-        else:
-            self._offsets[room] = frame["offset"]
-            self._say(not listed or listed[-1] == frame["offset"], "a page that ends early", frame)
-        for running in frame["execs"]:
-            starts = {name: span["from"] for name, span in running["streams"].items()}
-            self._known[running["started"]["exec"]] = starts
-
-    def _persisted(self, frame: dict) -> None:
-        room, offset = frame["room"], frame["offset"]
-        last = self._offsets.get(room)
-        self._say(last is None or offset == last + 1, f"offset {offset} after {last}", frame)
-        self._offsets[room] = offset
-        self._say(frame["ts"] >= self._ts.get(room, 0), "time went back", frame)
-        self._ts[room] = frame["ts"]
-        if frame["type"] == "exec.started":
-            self._known.setdefault(frame["exec"], {})
-        elif frame["type"] == "exec.exited":
-            self._exited(frame)
-
-    def _exited(self, frame: dict) -> None:
-        exec_id = frame["exec"]
-        self._say(exec_id not in self._over, "a second end", frame)
-        self._over.add(exec_id)
-        reasonable = ("reason" in frame) == ("message" in frame) == ("retryable" in frame)
-        self._say(reasonable and frame["ok"] == ("reason" not in frame), "an odd end", frame)
-        self._say(not frame["ok"] or frame["exitCode"] == 0, "ok with another exit code", frame)
-
-    def _output(self, frame: dict) -> None:
-        exec_id, stream = frame["exec"], frame["stream"]
-        self._say(exec_id in self._known, "output before its start", frame)
-        self._say(exec_id not in self._over, "output after its end", frame)
-        at = frame["at"] if frame["type"] == "exec.output" else frame["from"]
-        ends = self._known.setdefault(exec_id, {})
-        self._say(at <= ends.get(stream, 0), f"a hole without a gap at {ends}", frame)
-        if frame["type"] == "exec.output":
-            self._say(len(data_of(frame)) == frame["size"], "size is not that of data", frame)
-            self._say(set(frame) & {"data", "base64"} != {"data", "base64"}, "data twice", frame)
-            ends[stream] = at + frame["size"]
-        else:
-            ends[stream] = frame["to"]
-
-    def _say(self, held: bool, what: str, facts: object) -> None:
-        if not held:
-            self.broken.append(f"{what}: {facts!r:.600}")
 
 
 async def raw(
