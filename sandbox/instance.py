@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 STOP_GRACE_S: Final = 1  # the runner's own TERM-then-exit takes half of it
 # How long a kill that needed more CPU may have it.
 RAISED_S: Final = 3.5
+# An engine under load may refuse or be late once; a second later it is not.
+LIMIT_TRIES: Final = 3
+LIMIT_AGAIN_S: Final = 1.0
 # How long after a kill the link may stay open; it closes within milliseconds.
 KILLED_S: Final = 1.0
 
@@ -196,14 +199,19 @@ class Instance:
             await asyncio.wait({self._limits})
 
     async def _settle_limits(self, link: Link, container: str, cpus: int) -> None:
-        """From the start's CPU limit to the type's own, read back: a limit not set is no limit."""
-        wanted = containers.limits(self.spec, cpus)
-        try:
-            await set_limits(self._engine, container, wanted)
-        except SandboxError as error:
-            if link is self._link:
+        """From the start's CPU limit to the type's own; without its limits it may not run."""
+        for _ in range(LIMIT_TRIES):
+            if link is not self._link:
+                return
+            try:
+                await set_limits(self._engine, container, containers.limits(self.spec, cpus))
+            except SandboxError as error:
                 log.warning("sandbox %s: limits not set: %s", self.spec.id, error.message)
-                self.abandon("Its limits could not be set, so the sandbox was stopped.")
+                await asyncio.sleep(LIMIT_AGAIN_S)
+            else:
+                return
+        if link is self._link:
+            self.abandon("Its limits could not be set, so the sandbox was stopped.")
 
     # --- ends -----------------------------------------------------------------------------------
 

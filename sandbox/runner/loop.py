@@ -11,6 +11,7 @@ from typing import Any
 
 IN = select.EPOLLIN
 OUT = select.EPOLLOUT
+WAIT_S = 3600.0  # the kernel counts no further than some weeks
 _PURGE_ABOVE = 256  # cancelled timers are left in the heap until there are this many
 
 
@@ -75,8 +76,8 @@ class Loop:
 
     def turn(self) -> None:
         """Wait for something to happen, and handle all that has."""
-        wait = max(0.0, self._timers[0].when - time.monotonic()) if self._timers else None
-        for fd, _ in self._poll.poll(wait):
+        wait = self._timers[0].when - time.monotonic() if self._timers else WAIT_S
+        for fd, _ in self._poll.poll(min(max(wait, 0.0), WAIT_S)):
             if handler := self._handlers.get(fd):
                 handler()
         while self._timers and self._timers[0].when <= time.monotonic():

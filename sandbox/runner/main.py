@@ -18,9 +18,9 @@ from sandbox.runner.inputs import Inputs
 from sandbox.runner.loop import IN, Loop
 from sandbox.runner.system import harden, oom_kills, readable_bytes, resize
 from sandbox.runner.tree import (
-    PATH,
     SLOTS,
     Spawner,
+    environment,
     kill_tree,
     send_signal,
     spawn_message,
@@ -46,9 +46,8 @@ class Runner:
         self.execs: dict[str, Exec] = {}
         self.by_pid: dict[int, Exec] = {}
         self.free = deque(SLOTS)
-        self.lingering: dict[
-            str, int
-        ] = {}  # slots whose commands ended, perhaps not their children
+        # Slots of commands that ended, perhaps not all that they started.
+        self.lingering: dict[int, str] = {}
         self.kept = Kept()
         self.stopping = False
         self.oom_told = 0
@@ -199,15 +198,7 @@ class Runner:
 
     def spawn(self, ex: Exec, message: Message) -> None:
         size, cwd = message.get("pty"), message["cwd"]
-        env = {
-            "PATH": PATH,
-            "HOME": os.environ.get("HOME") or "/root",
-            "LANG": "C.UTF-8",
-            "SHELL": "/bin/bash",
-            "TERM": "xterm-256color" if size else "dumb",
-            **message["env"],
-            "PWD": cwd,
-        }
+        env = environment(message["env"], cwd, terminal=bool(size))
         argv = message.get("argv") or ["/bin/bash", "-c", message["command"]]
         theirs: list[int] = []
         try:
@@ -253,10 +244,10 @@ class Runner:
         """A tag that nothing carries; 0 when there is none."""
         if not self.free:
             used = {tag for _, tag in tags()} | {ex.slot for ex in self.by_pid.values()}
-            for name, slot in list(self.lingering.items()):
-                if slot not in used:
-                    del self.lingering[name]
-                    self.free.append(slot)
+            unused = [slot for slot in self.lingering if slot not in used]
+            for slot in unused:
+                del self.lingering[slot]
+            self.free.extend(unused)
         return self.free.popleft() if self.free else 0
 
     def do_in(self, message: Message) -> None:
@@ -280,8 +271,10 @@ class Runner:
         ex = self.execs.get(message["x"])
         if ex and not ex.done:
             self.terminate(ex, "cancelled", message["grace"])
-        elif message["x"] in self.lingering:
-            kill_tree(self.lingering[message["x"]])
+        else:  # it ended; what it left in the background has its tag
+            for slot, name in self.lingering.items():
+                if name == message["x"]:
+                    kill_tree(slot)
 
     def terminate(self, ex: Exec, why: str, grace_s: float = GRACE_S) -> None:
         """TERM to all it started, KILL after the grace; the first reason given is the one told."""
@@ -379,7 +372,7 @@ class Runner:
         if ex.deadline:
             ex.deadline.cancel()
         if ex.slot:
-            self.lingering[ex.id] = ex.slot
+            self.lingering[ex.slot] = ex.id
         self.inputs.close(ex)
         printed = {s.name: s.at for s in ex.streams}
         ms = round((time.monotonic() - ex.began) * 1000)

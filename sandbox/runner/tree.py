@@ -58,6 +58,19 @@ class Spawner:
             os.chdir("/")
 
 
+def environment(wanted: Mapping[str, str], cwd: str, *, terminal: bool) -> dict[str, str]:
+    """A sane environment, and over it what the command was given."""
+    return {
+        "PATH": PATH,
+        "HOME": os.environ.get("HOME") or "/root",
+        "LANG": "C.UTF-8",
+        "SHELL": "/bin/bash",
+        "TERM": "xterm-256color" if terminal else "dumb",
+        **wanted,
+        "PWD": cwd,
+    }
+
+
 def find(program: str, path: str) -> str:
     """Where `program` lies, as execvp looks it up, but by the command's own PATH."""
     if "/" in program:

@@ -119,7 +119,9 @@ class Houses:
         for found in await engine.list(f"{containers.OWNER_LABEL}={self.owner}"):
             await engine.remove(found["Id"])
         filters = json.dumps({"label": [f"{containers.OWNER_LABEL}={self.owner}"]})
-        volumes = await engine.call("GET", "volumes", params={"filters": filters})
+        volumes = await engine.call(
+            "GET", "volumes", params={"filters": filters}, timeout_s=LIMIT_S
+        )
         for volume in volumes["Volumes"] or ():
             await engine.remove_volume(volume["Name"])
         await engine.close()

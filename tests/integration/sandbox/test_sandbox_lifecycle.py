@@ -7,6 +7,7 @@ import pytest
 import uvloop
 
 from sandbox.errors import InvalidSpec, SandboxLimit, SandboxUnavailable, UnknownSandbox
+from sandbox.images import ensure_images, image_state
 from sandbox.manager import Manager, ManagerConfig
 from sandbox.spec import ExecSpec, SandboxSpec
 from tests.integration.sandbox.houses import Box, Houses, Sink
@@ -213,3 +214,10 @@ def test_it_works_on_uvloop():
 async def test_a_manager_needs_an_owner_that_is_safe_in_names():
     with pytest.raises(InvalidSpec):
         Manager(ManagerConfig("../x"), on_change=print)
+
+
+async def test_images_that_are_there_are_not_built_again(manager):
+    assert all(state.present and state.current for state in await image_state(manager.engine))
+    said = []
+    await ensure_images(manager.engine, progress=said.append)
+    assert sorted(said) == ["Image debian: up to date.", "Image workspace: up to date."]
