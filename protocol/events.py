@@ -313,7 +313,7 @@ class Joined(Reply):
     events: list[AnyLogEvent]
     execs: list[RunningExec]
     turns: list[Turn]
-    sandbox: Sandbox | None
+    sandbox: Sandbox | None = None
 
 
 class Ack(Reply):

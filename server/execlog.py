@@ -7,6 +7,7 @@ import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
+from server.order import Order
 from server.output import Kept, Piece
 from server.store import Argument, Store
 
@@ -38,13 +39,17 @@ class StreamWriter:
         self._tail: deque[tuple[int, int]] = deque()
         self.stored = 0
 
-    def commands(self, kept: Kept) -> list[Sequence[Argument]]:
-        """Commands that store what is new; safe to send again when their answer was lost."""
+    def commands(self, kept: Kept, *, last: bool = False) -> list[Sequence[Argument]]:
+        """Commands that store what is new; safe to send again when their answer was lost.
+
+        Between, at most the newest STORE_BYTES; at the end (`last`) all of the kept tail.
+        """
         made: list[Sequence[Argument]] = []
         for piece in _joined(kept.read(self.stored, min(kept.end, self._head_bytes))):
             made.append(("SETRANGE", self._head_key, piece.at, piece.data or b""))
             made.append(("EXPIRE", self._head_key, self._kept_s))
-        newest = max(self.stored, self._head_bytes, kept.end - STORE_BYTES)
+        limit = self._tail_bytes if last else STORE_BYTES
+        newest = max(self.stored, self._head_bytes, kept.end - limit)
         for piece in _joined(kept.read(newest, kept.end)):
             place = piece.at.to_bytes(_PLACE_BYTES, "big")
             made.append(("ZADD", self._tail_key, piece.at, place + (piece.data or b"")))
@@ -91,16 +96,21 @@ class ExecLog:
     async def store(self, commands: Sequence[Sequence[Argument]]) -> None:
         await self._store.pipeline(commands)
 
-    async def store_ends(self, room: str, exec_id: str, ends: Mapping[str, int]) -> None:
-        """Remember how much each stream printed; this also says that the exec existed."""
-        key = _key(room, exec_id, "ends")
-        await self._store.call("SET", key, json.dumps(dict(ends)), "EX", self._kept_s)
+    async def store_ends(
+        self, room: str, exec_id: str, ends: Mapping[str, int], order: Order
+    ) -> None:
+        """Remember how much each stream printed and when; also says that the exec existed."""
+        record = json.dumps({"ends": dict(ends), "order": order.dump()})
+        await self._store.call("SET", _key(room, exec_id, "ends"), record, "EX", self._kept_s)
 
-    async def ends(self, room: str, exec_id: str) -> dict[str, int] | None:
-        """Bytes printed per stream; None for an exec that is not known (any more)."""
+    async def ends(self, room: str, exec_id: str) -> tuple[dict[str, int], Order] | None:
+        """Bytes printed per stream, and their order; None for an exec not known (any more)."""
         found = await self._store.call("GET", _key(room, exec_id, "ends"))
-        ends: dict[str, int] | None = None if found is None else json.loads(found)
-        return ends
+        if found is None:
+            return None
+        record = json.loads(found)
+        segments = {name: [(at, pos) for at, pos in some] for name, some in record["order"].items()}
+        return record["ends"], Order(segments)
 
     async def read(
         self, room: str, exec_id: str, stream: str, span: tuple[int, int]

@@ -175,6 +175,12 @@ class Joiner:
         """Offset of the first byte that was not handed out."""
         return self._at
 
+    def skip(self, position: int) -> None:
+        """Go on from `position`: what lies before it is not to be sent."""
+        if position > self._at + len(self._waiting):
+            self._waiting.clear()
+            self._at = position
+
     def add(self, data: bytes) -> list[Piece]:
         now = self._clock()
         if not self._waiting:

@@ -14,11 +14,13 @@ from protocol.errors import DuetError, UnknownExec
 from sandbox.process import Process
 from sandbox.results import ExecResult
 from server import logs
+from server.execframes import gap_frame, kept_frames, output_frame, result_fields
 from server.execlog import STORE_S, ExecLog, StreamWriter
+from server.order import Order
 from server.outbox import Source
 from server.output import Allowance, Joiner, Kept, Piece
 from server.store import Argument
-from server.wire import Outgoing, Output
+from server.wire import Outgoing
 
 log = logs.get("exec")
 
@@ -63,10 +65,8 @@ class StreamOut:
 
     def gap_frame(self, start: int, end: int) -> Outgoing:
         """The frame that tells of bytes which are not sent."""
-        run = self._run
-        kept = self.kept.has(start, end)
-        frame = {"type": "exec.gap", "room": run.room, "exec": run.exec, "stream": self.name}
-        return Outgoing({**frame, "from": start, "to": end, "kept": kept})
+        head = {"room": self._run.room, "exec": self._run.exec, "stream": self.name}
+        return gap_frame(head, start, end, kept=self.kept.has(start, end))
 
 
 class Run:
@@ -92,7 +92,7 @@ class Run:
         self._allowance = Allowance(
             limits.live_burst_bytes, limits.live_bytes_per_s, time.monotonic
         )
-        self._pos = 0
+        self.order = Order()
         self._open = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._dirty = asyncio.Event()
@@ -122,6 +122,10 @@ class Run:
             for piece in stream.kept.read(0, stream.kept.end):
                 if piece.data is not None:
                     self._publish(stream, stream.joiner.add(piece.data))
+                else:
+                    self._publish(stream, stream.joiner.due(end=True))
+                    stream.joiner.skip(piece.end)
+                    self._leave_out(stream, piece)
             self._grant(stream)
         self._arm()
 
@@ -151,14 +155,19 @@ class Run:
 
     def _publish(self, stream: StreamOut, pieces: list[Piece]) -> None:
         for piece in pieces:
-            size = piece.end - piece.at
-            if self._allowance.take(size):
-                self._end_gap(stream, piece.at)
-                frame = output_frame(self.room, self.exec, stream.name, piece, self._pos)
-                self._place.broadcast_output(stream, piece.at, piece.end, frame)
-            elif stream.gap_from is None:
-                stream.gap_from = piece.at
-            self._pos += size
+            if not self._allowance.take(piece.end - piece.at):
+                self._leave_out(stream, piece)
+                continue
+            self._end_gap(stream, piece.at)
+            pos = self.order.note(stream.name, piece.at, piece.end - piece.at)
+            frame = output_frame(self.room, self.exec, stream.name, piece, pos)
+            self._place.broadcast_output(stream, piece.at, piece.end, frame)
+
+    def _leave_out(self, stream: StreamOut, piece: Piece) -> None:
+        """Count output that is not sent live; `_end_gap` tells of it."""
+        self.order.note(stream.name, piece.at, piece.end - piece.at)
+        if stream.gap_from is None:
+            stream.gap_from = piece.at
 
     def _end_gap(self, stream: StreamOut, at: int) -> None:
         """Tell everyone of live output that was left out before `at`."""
@@ -200,11 +209,11 @@ class Run:
                 self._dirty.set()
             await asyncio.sleep(STORE_S)
 
-    async def _store(self) -> None:
+    async def _store(self, *, last: bool = False) -> None:
         """One step of storing. What was made for Redis is sent again until it was taken."""
         if not self._unsent:
             for stream in self.streams.values():
-                self._unsent += stream.writer.commands(stream.kept)
+                self._unsent += stream.writer.commands(stream.kept, last=last)
         if not self._unsent:
             return
         stored = {name: stream.writer.stored for name, stream in self.streams.items()}
@@ -233,9 +242,10 @@ class Run:
     async def _store_rest(self) -> None:
         while True:
             try:
-                await self._store()  # what an earlier try had made
-                await self._store()
-                await self._execlog.store_ends(self.room, self.exec, self.ends())
+                if self._unsent:
+                    await self._store()  # what an earlier try had made
+                await self._store(last=True)
+                await self._execlog.store_ends(self.room, self.exec, self.ends(), self.order)
             except DuetError:
                 await asyncio.sleep(_RETRY_S)
             else:
@@ -272,73 +282,17 @@ class Run:
     def spans(self) -> dict[str, dict[str, int]]:
         """Per stream, what follows a join: from the first kept byte to the last sent."""
         return {
-            name: {"from": stream.kept.first(), "to": stream.joiner.position}
+            name: {
+                "from": min(stream.kept.first(), stream.joiner.position),
+                "to": stream.joiner.position,
+            }
             for name, stream in self.streams.items()
         }
 
-    def kept_frames(self) -> list[tuple[StreamOut, Outgoing]]:
-        """What was sent so far, as frames of output and gaps, in the order of the streams."""
-        frames: list[tuple[StreamOut, Outgoing]] = []
-        pos = 0
-        for stream in self.streams.values():
-            end = stream.joiner.position
-            frames += [
-                (stream, frame)
-                for frame in piece_frames(
-                    self.room, self.exec, stream.name, list(stream.kept.read(0, end)), pos
-                )
-            ]
-            pos += end
-        return frames
-
-
-def output_frame(
-    room: str, exec_id: str, stream: str, piece: Piece, pos: int, *, ref: str | None = None
-) -> Outgoing:
-    """`exec.output` for a piece, or `exec.gap` where it holds no bytes."""
-    head: dict[str, Any] = {"type": "exec.output", "room": room, "exec": exec_id, "stream": stream}
-    if ref is not None:
-        head["ref"] = ref
-    if piece.data is None:
-        return Outgoing(
-            {**head, "type": "exec.gap", "from": piece.at, "to": piece.end, "kept": False}
-        )
-    return Output({**head, "at": piece.at, "size": len(piece.data), "pos": pos}, piece.data)
-
-
-def piece_frames(
-    room: str,
-    exec_id: str,
-    stream: str,
-    pieces: list[Piece],
-    pos: int,
-    *,
-    ref: str | None = None,
-) -> list[Outgoing]:
-    """Kept pieces as frames of the usual size; a joiner cuts between characters."""
-    frames = []
-    for piece in pieces:
-        if piece.data is None:
-            frames.append(output_frame(room, exec_id, stream, piece, pos + piece.at, ref=ref))
-            continue
-        joiner = Joiner(lambda: 0.0)
-        for cut in [*joiner.add(piece.data), *joiner.due(end=True)]:
-            part = Piece(piece.at + cut.at, piece.at + cut.end, cut.data)
-            frames.append(output_frame(room, exec_id, stream, part, pos + part.at, ref=ref))
-    return frames
-
-
-def result_fields(result: ExecResult) -> dict[str, Any]:
-    """The result's fields on the wire, without output."""
-    fields: dict[str, Any] = {"ok": result.ok}
-    if result.exit_code is not None:
-        fields["exitCode"] = result.exit_code
-    if not result.ok:
-        fields |= {
-            "reason": result.reason,
-            "message": result.message,
-            "retryable": result.retryable,
+    def kept_frames(self) -> list[Outgoing]:
+        """What was sent so far, as frames of output and gaps, as it was printed."""
+        pieces = {
+            name: stream.kept.read(0, stream.joiner.position)
+            for name, stream in self.streams.items()
         }
-    if result.signal is not None:
-        fields["signal"] = result.signal
-    return fields
+        return kept_frames(self.room, self.exec, pieces, self.order)

@@ -16,8 +16,9 @@ local room = room_of(meta, ARGV[1], ARGV[2], ARGV[3])
 if not room then return {'unknown_room'} end
 local epoch = room[1]
 
+-- A key of another epoch was used in a log that is gone: it answers for nothing here.
 local first = redis.call('HMGET', key, 'fingerprint', 'epoch', 'offset', 'ts', 'answer')
-if first[1] then
+if first[1] and first[2] == epoch then
   if first[1] ~= fingerprint then return {'key_conflict'} end
   return {'ok', first[2], tonumber(first[3]), tonumber(first[4]), first[5]}
 end

@@ -78,13 +78,14 @@ async def check_stream(store, steps):
         log = ExecLog(store, head_bytes=HEAD, tail_bytes=TAIL, kept_s=60)
         writer, kept, printed = log.writer("blue", "x1", "stdout"), Kept(HEAD, TAIL), b""
         stored, late = set(), []
-        for step, data in [*steps, ("store", b"")]:
+        for step, data in [*steps, ("end", b"")]:
             if step == "print":
                 kept.add(len(printed), data)
                 printed += data
                 continue
-            was, commands = writer.stored, writer.commands(kept)
-            newest = max(len(printed) - STORE, was, HEAD)
+            was, limit = writer.stored, TAIL if step == "end" else STORE
+            commands = writer.commands(kept, last=step == "end")
+            newest = max(len(printed) - limit, was, HEAD)
             stored |= set(range(was, min(HEAD, len(printed))))
             stored |= {at for at in range(newest, len(printed)) if kept.has(at, at + 1)}
             for _ in range(2 if step == "store twice" else 1):

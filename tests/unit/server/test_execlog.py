@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.execlog import STORE_BYTES, ExecLog
+from server.order import Order
 from server.output import Kept, Piece
 from tests.unit.server.streams import STEPS, Dict, check_stream
 
@@ -53,7 +54,7 @@ async def test_everything_that_is_stored_has_an_end() -> None:
     writer, kept = log.writer("blue", "x", "stdout"), Kept(100, 100)
     kept.add(0, b"x" * 150)
     await log.store(writer.commands(kept))
-    await log.store_ends("blue", "x", {"stdout": 150})
+    await log.store_ends("blue", "x", {"stdout": 150}, Order())
     assert set(store.lives) == set(store.keys)
     assert set(store.lives.values()) == {77}
     assert len(store.keys) == 3
@@ -84,7 +85,7 @@ async def test_what_is_not_there_is_a_hole() -> None:
 def test_ends_are_given_back(ends) -> None:
     async def main():
         log = exec_log(Dict())
-        await log.store_ends("blue", "x", ends)
-        assert await log.ends("blue", "x") == ends
+        await log.store_ends("blue", "x", ends, Order())
+        assert (await log.ends("blue", "x"))[0] == ends
 
     asyncio.run(main())

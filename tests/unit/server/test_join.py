@@ -42,6 +42,9 @@ class World:
     def sandbox_of_room(self, _room):
         return None
 
+    def agent_participants(self):
+        return []
+
     def say(self, _number):
         self.published.append(self.roomlog.say())
 

@@ -13,9 +13,10 @@ from protocol.errors import Unavailable, UnknownExec
 from protocol.events import EVENTS
 from sandbox.results import ExecResult
 from server import run as module
+from server.execframes import result_fields
 from server.execlog import ExecLog
 from server.output import CHARACTER_S, FRAME_BYTES, JOIN_S, Piece
-from server.run import CREDIT_BYTES, KeepLimits, Run, piece_frames, result_fields
+from server.run import CREDIT_BYTES, KeepLimits, Run
 from tests.unit.server.frames import data_of, fields_of
 from tests.unit.server.streams import Dict
 from tests.unit.server.viewer import Viewer
@@ -128,7 +129,7 @@ def test_everyone_is_shown_or_told_every_byte_whenever_they_join(steps) -> None:
                     run.started()
                     started = True
                 else:
-                    kept = [fields_of(frame) for _, frame in run.kept_frames()]
+                    kept = [fields_of(frame) for frame in run.kept_frames()]
                     joins.append((len(run._place.frames), kept, run.spans()))
                 assert started or not run._place.frames
             run.started()
@@ -147,8 +148,8 @@ def test_everyone_is_shown_or_told_every_byte_whenever_they_join(steps) -> None:
 def _print(run, printed, what, *, free):
     stream, data, times = what
     before = printed.get(stream, b"")
-    if not free and len(before) + len(data) * times > LIMITS.head_bytes:
-        return  # the sandbox has no credit for more than is kept
+    if not free and len(before) + len(data) * times > CREDIT_BYTES:
+        return  # the sandbox has no credit for more
     run.output(stream, len(before), data * times)
     printed[stream] = before + data * times
 
@@ -298,7 +299,10 @@ def test_the_end_sends_what_waits_and_stores_everything() -> None:
             assert fields["stdout"] == "ab�"
             assert fields["truncated"] == {"stdout": False, "stderr": True}
             assert len(fields["stderr"]) == 4096
-            assert await run._execlog.ends("blue", "blue.x") == {"stdout": 3, "stderr": FRAME_BYTES}
+            assert (await run._execlog.ends("blue", "blue.x"))[0] == {
+                "stdout": 3,
+                "stderr": FRAME_BYTES,
+            }
             pieces = await run._execlog.read("blue", "blue.x", "stdout", (0, 3))
             assert pieces == [Piece(0, 3, b"ab\xe2")]
             await asyncio.sleep(1)
@@ -386,23 +390,6 @@ def test_a_terminal_speaks_as_stdout_in_the_result() -> None:
             assert fields["bytes"] == {"stdout": 0, "stderr": 0, "pty": 4}
 
     virtual(main())
-
-
-@given(st.binary(max_size=200), st.integers(1, 300), st.integers(0, 300))
-def test_kept_pieces_become_frames_of_the_same_bytes(data, times, at) -> None:
-    data *= times
-    piece = Piece(at, at + len(data), data)
-    hole = Piece(piece.end, piece.end + 9, None)
-    frames = [
-        fields_of(frame) for frame in piece_frames("blue", "x", "stdout", [piece, hole], 7, ref="r")
-    ]
-    assert b"".join(data_of(frame) for frame in frames[:-1]) == data
-    where = at
-    for frame in frames[:-1]:
-        assert (frame["at"], frame["pos"], frame["ref"]) == (where, 7 + where, "r")
-        assert frame["size"] <= FRAME_BYTES
-        where += frame["size"]
-    assert (frames[-1]["from"], frames[-1]["to"]) == (hole.at, hole.end)
 
 
 @pytest.mark.parametrize(
