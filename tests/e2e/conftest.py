@@ -1,0 +1,76 @@
+"""A real browser on a real server with real sandboxes; both are shared, rooms and profiles are not."""
+
+import contextlib
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import async_playwright, expect
+
+from server.provision_probe import find_browser
+from server.static import DIST
+from tests.e2e.person import Person
+from tests.integration.server.harness import serving
+
+ARGS = [
+    "--headless",
+    "--no-sandbox",  # tests run as root as well
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PATIENCE_MS = 20_000
+"""For what is a matter of milliseconds, on a machine that does other things as well."""
+
+expect.set_options(timeout=PATIENCE_MS)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    if not (DIST / "index.html").is_file():
+        pytest.fail("web/dist is not built: run `make setup`, or `npm ci && npm run build` in web/")
+    with serving(tmp_path_factory.mktemp("duet") / "data") as server:
+        yield server
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser():
+    path = find_browser()
+    if path is None:
+        pytest.fail("no Chromium on this machine: `duet doctor --fix --tests` installs it")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=path, args=ARGS)
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def arrive(browser, server):
+    """People come with fresh profiles: `await arrive("Ada", "/r/blue", **options)`.
+
+    Without a name they stand before a blank page. As they leave, nothing may have gone wrong in
+    their browsers: no error on the console, no dialog, no other page, no foreign script.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def come(name=None, path="/", at=server, **options):
+            person = await Person.arrive(browser, at.url, **options)
+            person.page.set_default_timeout(PATIENCE_MS)
+            stack.push_async_callback(person.leave)
+            if name is not None:
+                await person.enter(name, path)
+            return person
+
+        yield come
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def pair(arrive):
+    """Ada, who made a room, and Ben, who opened its link."""
+    ada = await arrive("Ada")
+    path = await ada.make_room("Blue room")
+    ben = await arrive("Ben", path)
+    await expect(ada.person("Ben")).to_be_visible()
+    return ada, ben
