@@ -16,6 +16,8 @@ from sandbox.errors import InvalidSpec, SandboxError
 from sandbox.manager import Manager, ManagerConfig
 from sandbox.spec import SandboxSpec
 from server import logs
+from server.agent.make import make_agent, models_of
+from server.agent.models import Models
 from server.errors import StartupError
 from server.execlog import ExecLog
 from server.execs import ExecConfig, Execs
@@ -49,6 +51,8 @@ class Server:
         store: Store,
         valkey: EmbeddedValkey | None,
         tasks: GuardedTasks,
+        *,
+        models: Models | None = None,
     ) -> None:
         self.settings = settings
         self.port = 0
@@ -80,12 +84,21 @@ class Server:
             config=_exec_config(settings, folder.server_id()),
             tasks=tasks,
         )
+        self.agent = self.hub.agent = make_agent(
+            settings,
+            models,
+            hub=self.hub,
+            roomlog=roomlog,
+            store=store,
+            server=folder.server_id(),
+            tasks=tasks,
+        )
         tokens = Tokens.of_folder(folder.path)
         limits = Limits(
             frames_per_second=settings.frames_per_second,
             exec_kept_bytes=settings.exec_head_bytes + settings.exec_tail_bytes,
         )
-        self.gate = Gate(settings, Handlers(self.hub, tokens, limits, own_version()))
+        self.gate = Gate(settings, Handlers(self.hub, self.agent, tokens, limits, own_version()))
 
     def _sandbox_of(self, room_id: str) -> SandboxSpec:
         return SandboxSpec(
@@ -108,14 +121,23 @@ class Server:
         await self.manager.open()
         for room in await self.hub.roomlog.rooms():
             await self.execs.settle(room["id"])
+            await self.agent.settle(room["id"])
         page = Page()
         if not page.built:
             log.warning("the page is not built; run `make setup`")
-        app = application(self.hub, page, self, self.settings.allowed_hosts, self.gate.upgrade)
+        app = application(
+            self.hub,
+            self.agent,
+            page,
+            self,
+            allowed_hosts=self.settings.allowed_hosts,
+            upgrade=self.gate.upgrade,
+        )
         self.port = await self.gate.open(app)
 
     async def drain(self) -> None:
         """Clients get `bye`, commands end with their sandboxes, ends are stored."""
+        await self.agent.close()
         await asyncio.gather(self.gate.say_bye(), self.manager.close())
         await self.tasks.settle(_SETTLE_S)
         await self.gate.close()
@@ -150,14 +172,18 @@ class Server:
 
 
 @asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[Server]:
-    """A server that listens, until the block ends; then it is drained and stopped, bounded."""
+async def running(settings: Settings, models: Models | None = None) -> AsyncIterator[Server]:
+    """A server that listens, until the block ends; then it is drained and stopped, bounded.
+
+    `models` stands in for the settings' model.
+    """
     async with AsyncExitStack() as stack:
         folder = DataFolder(settings.data_dir)
         stack.callback(folder.close)
         store, valkey = await _open_store(settings, stack)
+        models = models or models_of(settings, None)
         group = await stack.enter_async_context(asyncio.TaskGroup())
-        server = Server(settings, folder, store, valkey, GuardedTasks(group))
+        server = Server(settings, folder, store, valkey, GuardedTasks(group), models=models)
         server.check_settings()
         core = [
             group.create_task(work)

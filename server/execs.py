@@ -79,7 +79,8 @@ class Execs:
         run.gone = lambda: self._linger(room, exec_id)
         self._begin(room, run)
         try:
-            appended = await self._roomlog.append(room.id, self._started(room, by, request, run, turn))
+            started = self._started(room, by, request, run, turn)
+            appended = await self._roomlog.append(room.id, started)
         except BaseException:
             self._forget(room, exec_id)
             raise

@@ -18,11 +18,11 @@ from protocol.errors import (
     NotJoined,
     Unavailable,
     UnknownExec,
-    UnknownTurn,
 )
 from protocol.events import Limits
 from protocol.model import Participant
 from sandbox.errors import InvalidSpec
+from server.agent.turns import Agent
 from server.hub import Hub
 from server.join import JoinRequest, join
 from server.room import Room
@@ -36,9 +36,12 @@ Handle = Callable[[Session, Any], Awaitable[None]]
 class Handlers:
     """The `Handler` of every session."""
 
-    def __init__(self, hub: Hub, tokens: Tokens, limits: Limits, version: str) -> None:
+    def __init__(
+        self, hub: Hub, agent: Agent, tokens: Tokens, limits: Limits, version: str
+    ) -> None:
         self.sessions: set[Session] = set()
         self._hub = hub
+        self._agent = agent
         self._tokens = tokens
         self._limits = limits.wire()
         self._server = {"version": version, "protocol": names.PROTOCOL_VERSION}
@@ -58,8 +61,8 @@ class Handlers:
             "exec.cancel": self._exec_cancel,
             "exec.read": self._exec_read,
             "ask": self._ask,
-            "agent.stop": self._agent,
-            "agent.decide": self._agent,
+            "agent.stop": self._agent_stop,
+            "agent.decide": self._agent_decide,
             "sandbox.start": self._sandbox,
             "sandbox.kill": self._sandbox,
             "sandbox.destroy": self._sandbox,
@@ -138,6 +141,9 @@ class Handlers:
         )
         ack = {"type": "ack", "offset": stored.offset, "id": stored.answer}
         session.reply(command.ref, ack)
+        if self._agent.mentioned(command.text):
+            who, message = session.participant, stored.answer
+            await self._agent.ask(command.room, who, command.text, reply_to=message)
 
     async def _edit(self, session: Session, command: c.Edit) -> None:
         self._joined(session, command.room)
@@ -231,15 +237,26 @@ class Handlers:
         reached = pieces[-1].end if pieces else command.at
         session.reply(command.ref, {"type": "ack", "at": reached, "end": end})
 
-    # What comes later
+    # The agent
 
     async def _ask(self, session: Session, command: c.Ask) -> None:
         self._joined(session, command.room)
-        raise Unavailable("No agent is configured on this server.")
+        turn = await self._agent.ask(
+            command.room, session.participant, command.text, key=command.key
+        )
+        session.reply(command.ref, {"type": "ack", "turn": turn})
 
-    async def _agent(self, session: Session, command: c.AgentStop | c.AgentDecide) -> None:
+    async def _agent_stop(self, session: Session, command: c.AgentStop) -> None:
         self._joined(session, command.room)
-        raise UnknownTurn("There is no such turn of an agent.")
+        self._agent.stop(command.room, command.turn, session.participant)
+        session.reply(command.ref, {"type": "ack"})
+
+    async def _agent_decide(self, session: Session, command: c.AgentDecide) -> None:
+        self._joined(session, command.room)
+        await self._agent.decide(command.room, session.participant, command)
+        session.reply(command.ref, {"type": "ack"})
+
+    # What comes later
 
     async def _sandbox(self, _session: Session, _command: AnyCommand) -> None:
         raise Unavailable("Sandboxes without a room come later; a room starts its own.")

@@ -5,7 +5,7 @@ import json
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from aiohttp import web
 from pydantic import Field, ValidationError
@@ -13,8 +13,10 @@ from pydantic.types import StringConstraints
 
 from protocol import commands, names
 from protocol.errors import DuetError, Invalid, TooLarge, Unavailable
-from protocol.model import CommandText, Model, Participant, RoomId, Str
+from protocol.model import CommandText, MessageText, Model, Participant, RoomId, Str
 from server import logs
+from server.agent import reply
+from server.agent.turns import Agent
 from server.frontdoor import IDLE_S
 from server.hub import Hub, record_fields, sandbox_name
 from server.safety import refusal
@@ -39,6 +41,18 @@ class NewRoom(Model):
 class RoomChange(Model):
     name: Annotated[Str, StringConstraints(min_length=1, max_length=names.NAME_CHARS)] | None = None
     description: Annotated[Str, StringConstraints(max_length=names.DESCRIPTION_CHARS)] | None = None
+    agent: "AgentChange | None" = None
+
+
+class AgentChange(Model):
+    approval: Literal["auto", "ask", "off"]
+
+
+class MessageRequest(Model):
+    text: MessageText
+    user_id: Annotated[Str, StringConstraints(min_length=1, max_length=names.NAME_CHARS)] | None = (
+        None
+    )
 
 
 class ExecRequest(Model):
@@ -63,10 +77,16 @@ M = TypeVar("M", bound=Model)
 
 
 def application(
-    hub: Hub, page: Page, health: Health, allowed_hosts: tuple[str, ...], upgrade: Handler
+    hub: Hub,
+    agent: Agent,
+    page: Page,
+    health: Health,
+    *,
+    allowed_hosts: tuple[str, ...],
+    upgrade: Handler,
 ) -> web.Application:
     """The aiohttp application; `upgrade` answers /ws on connections that were HTTP before."""
-    api = _Api(hub, health)
+    api = _Api(hub, agent, health)
     app = web.Application(middlewares=[_guard(allowed_hosts)], client_max_size=BODY_BYTES)
     app.add_routes(
         [
@@ -83,6 +103,7 @@ def application(
             web.delete("/api/rooms/{room}", api.delete_room),
             web.get("/api/rooms/{room}/messages", api.messages),
             web.get("/api/rooms/{room}/execs", api.execs),
+            web.post("/api/rooms/{room}/message", api.message),
             web.post("/api/rooms/{room}/sandbox/exec", api.sandbox_exec),
             web.post("/api/rooms/{room}/cleanup", api.cleanup),
             web.get("/api/sandboxes", api.sandboxes),
@@ -93,8 +114,9 @@ def application(
 
 
 class _Api:
-    def __init__(self, hub: Hub, health: Health) -> None:
+    def __init__(self, hub: Hub, agent: Agent, health: Health) -> None:
         self._hub = hub
+        self._agent = agent
         self._health = health
 
     async def health(self, _request: web.Request) -> web.Response:
@@ -123,7 +145,11 @@ class _Api:
     async def change_room(self, request: web.Request) -> web.Response:
         change = await _body(request, RoomChange)
         room = await self._hub.change(
-            _room(request), change.name, change.description, HTTP_PARTICIPANT
+            _room(request),
+            change.name,
+            change.description,
+            HTTP_PARTICIPANT,
+            approval=None if change.agent is None else change.agent.approval,
         )
         return web.json_response(room)
 
@@ -142,6 +168,12 @@ class _Api:
 
     async def execs(self, request: web.Request) -> web.Response:
         return web.json_response({"execs": await recent_execs(self._hub, _room(request))})
+
+    async def message(self, request: web.Request) -> web.Response:
+        said = await _body(request, MessageRequest)
+        by = reply.person(said.user_id, HTTP_PARTICIPANT)
+        answer = await reply.message(self._hub, self._agent, _room(request), by, said.text)
+        return web.json_response(answer)
 
     async def sandbox_exec(self, request: web.Request) -> web.Response:
         wanted = await _body(request, ExecRequest)

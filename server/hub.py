@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 from protocol.errors import DuetError, Unavailable
 from protocol.model import Participant
@@ -31,10 +31,21 @@ IDLE_S = 30.0
 SERVER = Participant(id="server", name="Duet", kind="bot")
 
 
+class Turns(Protocol):
+    """What the hub needs of the agent."""
+
+    participant: Participant
+    enabled: bool
+
+    def facts(self, approval: Any) -> dict[str, object]: ...
+    async def stop_room(self, room_id: str) -> None: ...
+
+
 class Hub:
-    """Owns the rooms in memory. `execs` and `manager` are set by the composition, once made."""
+    """Owns the rooms in memory. Execs, manager and agent are set by the composition, once made."""
 
     execs: Execs
+    agent: Turns
     manager: Manager
 
     def __init__(self, store: Store, roomlog: RoomLog, execlog: ExecLog, tasks: Tasks) -> None:
@@ -101,18 +112,31 @@ class Hub:
         return await self.describe(room_id)
 
     async def change(
-        self, room_id: str, name: str | None, description: str | None, by: Participant
+        self,
+        room_id: str,
+        name: str | None,
+        description: str | None,
+        by: Participant,
+        *,
+        approval: str | None = None,
     ) -> dict[str, Any]:
+        """Change what is given: name, description, and whether the agent's commands need a word."""
         facts = await self.roomlog.room(room_id)
+        changed = name is not None or description is not None or approval is None
         name = facts["name"] if name is None else name
         description = facts["description"] if description is None else description
         body = self._body("room.updated", room_id, by, name=name, description=description)
-        await self._append(room_id, Append(body, op="update", subject=name, value=description))
+        if changed:
+            await self._append(room_id, Append(body, op="update", subject=name, value=description))
+        if approval is not None:
+            body["agent"] = {"approval": approval}
+            await self._append(room_id, Append(body, op="policy", value=approval))
         return await self.describe(room_id)
 
     async def delete(self, room_id: str) -> list[str]:
         """Delete a room with its sandbox; returns what could not be done, in words."""
         await self.roomlog.room(room_id)
+        await self.agent.stop_room(room_id)
         errors = await self._destroy_sandbox(room_id)
         await self.roomlog.delete(room_id)
         return errors
@@ -120,6 +144,7 @@ class Hub:
     async def clean(self, room_id: str, by: Participant) -> list[str]:
         """Clear history and destroy the sandbox; returns what could not be done, in words."""
         await self.roomlog.room(room_id)
+        await self.agent.stop_room(room_id)
         errors = await self._destroy_sandbox(room_id)
         try:
             await self._append(room_id, Append(self._body("room.cleared", room_id, by), op="clear"))
@@ -171,12 +196,18 @@ class Hub:
     def _with_life(self, facts: dict[str, Any]) -> dict[str, Any]:
         """A room's facts and what goes on in it now."""
         room = self.rooms.get(facts["id"])
+        approval = facts.pop("approval")
         return {
             **facts,
+            "agent": self.agent.facts(approval),
             "members": len(room.participants()) if room else 0,
             "running": len(self.execs.live(facts["id"])),
             "sandbox": self.sandbox_of_room(facts["id"]),
         }
+
+    def agent_participants(self) -> list[Participant]:
+        """The agent, where there is one: it is in every room."""
+        return [self.agent.participant] if self.agent.enabled else []
 
     # Sandboxes
 

@@ -20,6 +20,7 @@ from server.wire import Outgoing
 _REPLAY_OUTPUT_BYTES = 512 * 1024
 """Output of commands that ended while a client was away, sent along; the rest is a gap."""
 _FRAME_ROOM_BYTES = names.SERVER_FRAME_BYTES - 16 * 1024
+_FINISHED = b'{"type":"agent.finished",'
 _PARTICIPANTS_MAX = 500
 """Participants named in `joined`: the frame has a limit, the room has none."""
 
@@ -31,6 +32,7 @@ class Facts(Protocol):
     execlog: ExecLog
 
     def sandbox_of_room(self, room_id: str) -> dict[str, Any] | None: ...
+    def agent_participants(self) -> list[Participant]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,7 @@ def _gap(room: str, exec_id: str, stream: str, end: int) -> Outgoing:
 def _joined(replay: _Replay, facts: Facts) -> dict[str, Any]:
     room, snapshot, listener = replay.room, replay.snapshot, replay.listener
     owner = snapshot.owner == listener.participant.id
+    present = [*facts.agent_participants(), *room.participants()]
     frame: dict[str, Any] = {
         "type": "joined",
         "room": room.id,
@@ -160,10 +163,10 @@ def _joined(replay: _Replay, facts: Facts) -> dict[str, Any]:
         "offset": snapshot.offset,
         "oldest": snapshot.oldest,
         "resumed": snapshot.resumed,
-        "participants": [_wire(who, snapshot) for who in room.participants()[:_PARTICIPANTS_MAX]],
+        "participants": [_wire(who, snapshot) for who in present[:_PARTICIPANTS_MAX]],
         "events": [],
         "execs": [_running(room, exec_id, snapshot) for exec_id in snapshot.running],
-        "turns": [],
+        "turns": _open_turns(room, snapshot),
         "sandbox": facts.sandbox_of_room(room.id),
     }
     if replay.request.ref is not None:
@@ -171,6 +174,12 @@ def _joined(replay: _Replay, facts: Facts) -> dict[str, Any]:
     if not snapshot.resumed:
         frame["events"] = _newest_fitting(frame, snapshot.entries)
     return frame
+
+
+def _open_turns(room: Room, snapshot: Snapshot) -> list[dict[str, Any]]:
+    """The agent's turns that go on; one whose end is in the snapshot is over."""
+    over = {entry.event()["turn"] for entry in snapshot.entries if _FINISHED in entry.body}
+    return [turn.view() for name, turn in room.turns.items() if name not in over]
 
 
 def _newest_fitting(frame: dict[str, Any], entries: Iterable[Entry]) -> list[dict[str, Any]]:

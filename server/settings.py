@@ -6,7 +6,7 @@ The README's table is held to this class by a test.
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 KIB = 1024
@@ -89,6 +89,48 @@ class Settings(BaseSettings):
     drain_s: float = Field(
         8.0, gt=0, le=9.0, description="Most that a graceful stop may take before it is cut short."
     )
+
+    agent_model: str | None = Field(
+        None, description="The agent's model, such as openai:NAME, anthropic:NAME or local."
+    )
+    agent_base_url: str | None = Field(
+        None, description="Address of a server that speaks the provider's API; unset, its own."
+    )
+    agent_api_key: SecretStr | None = Field(None, description="The provider's key.")
+    agent_tools: Literal["auto", "native", "tags"] = Field(
+        "auto", description="How the model wants commands: tool calls, or `<run>` in its text."
+    )
+    agent_name: str = Field(
+        "duet", pattern=r"^[\w-]{1,64}$", description="The agent's name, for @name too."
+    )
+    agent_approval: Literal["auto", "ask", "off"] = Field(
+        "auto", description="Whether its commands run at once, after a yes, or never; per room."
+    )
+    agent_approval_s: float = Field(
+        120.0, gt=0, le=86_400, description="How long a yes is waited for; then it is a no."
+    )
+    agent_always_ask: Annotated[tuple[str, ...], NoDecode] = Field(
+        (r"\bgit\s+push\b", r"\b(npm|yarn|pnpm)\s+publish\b", r"\btwine\s+upload\b"),
+        description="Regular expressions, separated by `;`: such commands need a yes on auto too.",
+    )
+    agent_max_steps: int = Field(20, ge=1, description="Answers of the model in one turn.")
+    agent_max_tokens: int = Field(
+        200_000, ge=100, description="Tokens of one turn, to the model and from it."
+    )
+    agent_max_seconds: float = Field(
+        300.0, gt=0, description="Life of one turn, without the time people take to decide."
+    )
+    agent_max_commands: int = Field(20, ge=1, description="Commands in one turn.")
+    agent_context_tokens: int = Field(
+        8_000, ge=500, description="Tokens of the room's history that the model is given."
+    )
+
+    @field_validator("agent_always_ask", mode="before")
+    @classmethod
+    def _split_patterns(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(";") if part.strip())
+        return value
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod

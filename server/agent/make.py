@@ -1,0 +1,78 @@
+"""The agent as the settings want it. Composition only; `models` imports the model library."""
+
+import re
+
+from protocol.model import Participant
+from server.agent.approval import compiled
+from server.agent.loop import Limits
+from server.agent.models import Models, make
+from server.agent.record import Record
+from server.agent.turns import Agent, AgentConfig
+from server.errors import StartupError
+from server.hub import Hub
+from server.room import Tasks
+from server.roomlog import RoomLog
+from server.settings import Settings
+from server.store import Store
+
+LOCAL = "local"
+"""`DUET_AGENT_MODEL=local`: the small model that needs no key."""
+LOCAL_ANSWER_TOKENS, LOCAL_CONTEXT_TOKENS = 512, 2_000
+"""It is small: a longer answer is worse, and its window holds 8,192 tokens for both."""
+
+
+def models_of(settings: Settings, local_url: str | None) -> Models | None:
+    """The model of the settings, or None without one. Raises StartupError."""
+    name = settings.agent_model
+    if name is None:
+        return None
+    if name == LOCAL:
+        models = make("openai:smollm2", base_url=local_url, api_key=None, tools="tags")
+        models.answer_tokens = LOCAL_ANSWER_TOKENS
+        return models
+    key = settings.agent_api_key
+    return make(
+        name,
+        base_url=settings.agent_base_url,
+        api_key=None if key is None else key.get_secret_value(),
+        tools=settings.agent_tools,
+    )
+
+
+def make_agent(
+    settings: Settings,
+    models: Models | None,
+    *,
+    hub: Hub,
+    roomlog: RoomLog,
+    store: Store,
+    server: str,
+    tasks: Tasks,
+) -> Agent:
+    """The agent of this server. Raises StartupError for a setting that cannot be used."""
+    participant = Participant(id="agent", name=settings.agent_name, kind="agent")
+    context_tokens = settings.agent_context_tokens
+    if settings.agent_model == LOCAL:
+        context_tokens = min(context_tokens, LOCAL_CONTEXT_TOKENS)
+    config = AgentConfig(
+        participant=participant,
+        approval=settings.agent_approval,
+        patterns=_patterns(settings),
+        limits=Limits(
+            steps=settings.agent_max_steps,
+            tokens=settings.agent_max_tokens,
+            seconds=settings.agent_max_seconds,
+            commands=settings.agent_max_commands,
+            approval_s=settings.agent_approval_s,
+        ),
+        context_tokens=context_tokens,
+    )
+    record = Record(store, roomlog, participant, server)
+    return Agent(hub, record, models, config, tasks)
+
+
+def _patterns(settings: Settings) -> tuple[re.Pattern[str], ...]:
+    try:
+        return compiled(settings.agent_always_ask)
+    except ValueError as error:
+        raise StartupError(f"DUET_AGENT_ALWAYS_ASK: {error}") from None

@@ -1,0 +1,165 @@
+"""The agent's events in the room log, each stored exactly once; the text so far beside it.
+
+An append is sent again with the same key until the log has taken it or its room is gone.
+"""
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import Any
+
+from protocol.errors import KeyConflict, Unavailable, UnknownRoom, UnknownTurn
+from protocol.model import Participant
+from server import logs
+from server.agent.turn import Call, End, Turn
+from server.execs import author
+from server.roomlog import Append, Appended, RoomLog, new_id
+from server.store import Store
+
+log = logs.get("agent")
+
+_RETRY_MIN_S, _RETRY_MAX_S = 0.2, 2.0
+_SAID_S = 24 * 60 * 60
+SERVER = Participant(id="server", name="Duet", kind="bot")
+
+
+class Record:
+    """Appends for one agent participant. `server` tells whose turns are whose in a shared Redis."""
+
+    def __init__(self, store: Store, roomlog: RoomLog, agent: Participant, server: str) -> None:
+        self.agent = agent
+        self._store = store
+        self._roomlog = roomlog
+        self._server = server
+
+    async def queued(self, turn: Turn, key: str | None, once: str | None) -> Appended:
+        """Store that a turn was asked for. `answer` is the first one's, where the key was used."""
+        body = _body("agent.queued", turn, turn.by, question=turn.question, replyTo=turn.reply_to)
+        facts = {"server": self._server, "by": author(turn.by), "replyTo": turn.reply_to}
+        append = Append(
+            body if key is None else {**body, "key": key},
+            content={"type": "ask", "text": turn.question},
+            key=key,
+            answer=turn.id,
+            op="ask",
+            subject=turn.id,
+            value=json.dumps(facts),
+            **({} if once is None else {"server_key": once}),
+        )
+        return await self._roomlog.append(turn.room, append)
+
+    async def started(self, turn: Turn) -> Appended:
+        body = _body("agent.started", turn, turn.by, question=turn.question, replyTo=turn.reply_to)
+        return await self._append(turn.room, Append(body))
+
+    async def approval(self, turn: Turn, call: Call) -> Appended:
+        fields = {"call": call.call, "command": call.command, "expiresTs": call.expires_ts}
+        return await self._append(
+            turn.room, Append(_body("agent.approval", turn, self.agent, **fields))
+        )
+
+    async def decided(
+        self, turn: Turn, call: Call, by: Participant, decision: str, note: str | None
+    ) -> Appended:
+        body = _body("agent.decided", turn, by, call=call.call, decision=decision, note=note)
+        return await self._roomlog.append(
+            turn.room, Append(body, server_key=f"decided:{call.call}:{decision}:{by.id}")
+        )
+
+    async def message(
+        self, room: str, turn: str, text: str, *, reply_to: str | None, partial: bool
+    ) -> None:
+        """Store the turn's words, once."""
+        body: dict[str, Any] = {
+            "type": "message",
+            "room": room,
+            "by": author(self.agent),
+            "id": f"m_{turn}",
+            "text": text,
+            "turn": turn,
+        }
+        body |= {"replyTo": reply_to} if reply_to is not None else {}
+        body |= {"partial": True} if partial else {}
+        await self._append(room, _message(body, f"said:{turn}"))
+
+    async def hint(self, room: str, turn: str, text: str) -> None:
+        """Say how to configure the agent, once a day in a room."""
+        message = new_id("m")
+        body = {"type": "message", "room": room, "by": author(self.agent), "id": message}
+        append = Append(
+            {**body, "text": text, "turn": turn},
+            content={"text": text},
+            key="agent:hint",
+            answer=message,
+            op="message",
+            subject=message,
+        )
+        with suppress(KeyConflict):  # another version's words, today
+            await self._append(room, append)
+
+    async def finished(
+        self, room: str, turn: str, end: End, usage: dict[str, int] | None
+    ) -> Appended | None:
+        """Store a turn's one end. None where the room or the turn is gone."""
+        body: dict[str, Any] = {
+            "type": "agent.finished",
+            "room": room,
+            "by": author(self.agent),
+            "turn": turn,
+            "status": end.status,
+        }
+        body |= {"message": end.message} if end.message is not None else {}
+        body |= {"usage": usage} if usage is not None else {}
+        append = Append(body, op="finish", subject=turn, server_key=f"finished:{turn}")
+        try:
+            return await self._append(room, append)
+        except (UnknownRoom, UnknownTurn, KeyConflict):
+            return None
+
+    async def _append(self, room: str, append: Append) -> Appended:
+        wait_s = _RETRY_MIN_S
+        while True:
+            try:
+                return await self._roomlog.append(room, append)
+            except Unavailable as error:
+                log.warning("an event is not stored yet", room=room, error=error.message)
+                await asyncio.sleep(wait_s)
+                wait_s = min(wait_s * 2, _RETRY_MAX_S)
+
+    # The text so far, for the case that the server dies
+
+    async def keep(self, turn: Turn) -> None:
+        """Keep what was said so far. Raises Unavailable."""
+        await self._store.call("SET", _said(turn.room, turn.id), turn.speech.text, "EX", _SAID_S)
+
+    async def forget(self, room: str, turn: str) -> None:
+        await self._store.call("DEL", _said(room, turn))
+
+    async def settle(self, room: str, end: End, *, ours: set[str]) -> None:
+        """End what an earlier life of this server left open; what it had said is kept."""
+        for turn, value in (await self._roomlog.turns(room)).items():
+            facts = json.loads(value)
+            if facts["server"] != self._server or turn in ours:
+                continue
+            text = (await self._store.call("GET", _said(room, turn)) or b"").decode()
+            if text:
+                try:
+                    await self.message(room, turn, text, reply_to=facts["replyTo"], partial=True)
+                except KeyConflict:
+                    log.info("the turn's words were stored already", room=room, turn=turn)
+            await self.finished(room, turn, end, None)
+            await self.forget(room, turn)
+
+
+def _body(kind: str, turn: Turn, by: Participant, **fields: Any) -> dict[str, Any]:
+    body = {"type": kind, "room": turn.room, "by": author(by), "turn": turn.id}
+    return body | {name: value for name, value in fields.items() if value is not None}
+
+
+def _message(body: dict[str, Any], server_key: str) -> Append:
+    message = body["id"]
+    return Append(body, answer=message, op="message", subject=message, server_key=server_key)
+
+
+def _said(room: str, turn: str) -> str:
+    return f"duet:{{{room}}}:turn:{turn}:said"

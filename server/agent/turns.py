@@ -1,0 +1,404 @@
+"""The agent of all rooms: one turn at a time in each, the rest waiting in order; asked, stopped,
+decided by people. What a turn does is `loop`'s, how its events are stored `record`'s.
+"""
+
+import asyncio
+import re
+import secrets
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from protocol import commands, names
+from protocol.errors import Conflict, DuetError, LimitReached, Unavailable, UnknownRoom, UnknownTurn
+from protocol.model import Participant
+from sandbox.spec import WORKDIR
+from server import logs
+from server.agent.approval import Approval
+from server.agent.context import Question, conversation, instructions
+from server.agent.loop import Limits, Loop
+from server.agent.models import Dialogue, Models
+from server.agent.record import SERVER, Record
+from server.agent.turn import Call, Decision, End, Turn, TurnOver
+from server.hub import Hub
+from server.room import Room, Tasks
+from server.run import Run
+from server.wire import Outgoing
+
+log = logs.get("agent")
+
+WAITING_MAX = 50
+"""Questions that may wait in a room: more than people will wait for."""
+_KEEP_S = 1.0
+"""The text so far is kept at most once per second: what a killed server loses of it."""
+_DELIVERY_S = 30.0
+_CLOSE_S = 2.0
+_PAGES_MAX = 5
+HINT = (
+    "I have no model yet, so I cannot answer. Whoever runs this server can give me one: set "
+    "`DUET_AGENT_MODEL` (such as `openai:NAME` or `anthropic:NAME`) and `DUET_AGENT_API_KEY`, or "
+    "`DUET_AGENT_BASE_URL` for a server that speaks OpenAI's API, or start it with "
+    "`duet serve --agent local` to try a small model without a key. Everything else works."
+)
+NO_MODEL = End("failed", "No model is configured; DUET_AGENT_MODEL names one.")
+RESTARTED = End("failed", "The server was restarted in the middle of this; ask again.")
+STOPPING = End("failed", "The server is stopping; ask again when it is back.")
+CLEARED = End("stopped", "The room was cleaned up.")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """What the settings say of the agent."""
+
+    participant: Participant
+    approval: Approval
+    patterns: tuple[re.Pattern[str], ...]
+    limits: Limits
+    context_tokens: int
+
+
+@dataclass(slots=True)
+class _Line:
+    """The turns of one room."""
+
+    room: Room
+    waiting: list[Turn] = field(default_factory=list)
+    current: Turn | None = None
+    worker: asyncio.Task[None] | None = None
+
+
+class Agent:
+    """The agent. With `models` None it only tells how to configure one. A `Floor` of loops."""
+
+    def __init__(
+        self, hub: Hub, record: Record, models: Models | None, config: AgentConfig, tasks: Tasks
+    ) -> None:
+        self.participant = config.participant
+        self.enabled = models is not None
+        self._hub = hub
+        self._record = record
+        self._models = models
+        self._config = config
+        self._tasks = tasks
+        self._lines: dict[str, _Line] = {}
+        self._turns: dict[str, Turn] = {}
+        self._kept: dict[str, float] = {}
+        self._closing = False
+        name = re.escape(config.participant.name)
+        self._mention = re.compile(rf"(?<![\w@./-])@{name}(?![\w-])", re.IGNORECASE)
+
+    # What people do
+
+    def mentioned(self, text: str) -> bool:
+        """Whether a message asks the agent: its @name stands in it, outside of code."""
+        return self._mention.search(_CODE.sub(" ", text)) is not None
+
+    async def ask(
+        self,
+        room_id: str,
+        by: Participant,
+        text: str,
+        *,
+        key: str | None = None,
+        reply_to: str | None = None,
+    ) -> str:
+        """Ask it; the turn's id, the first one's where the key was used. Raises LimitReached."""
+        if self._closing:
+            raise Unavailable("The server is stopping.", retry_after_ms=1000)
+        room = await self._hub.open(room_id)
+        line = self._lines.setdefault(room_id, _Line(room))
+        if len(line.waiting) >= WAITING_MAX:
+            raise LimitReached(f"{WAITING_MAX} questions wait here already; wait for an answer.")
+        turn = Turn(room_id, by, text, reply_to, self._say)
+        self._turns[turn.id] = room.turns[turn.id] = turn
+        try:
+            once = None if reply_to is None or key is not None else f"ask:{reply_to}"
+            stored = await self._record.queued(turn, key, once)
+        except BaseException:
+            self._forget(turn, room)
+            raise
+        if stored.answer != turn.id:
+            self._forget(turn, room)
+            return stored.answer
+        turn.offset = stored.offset
+        line.waiting.append(turn)
+        line.waiting.sort(key=lambda waiting: waiting.offset)
+        if line.worker is None:
+            line.worker = self._tasks.create_task(self._serve(line))
+        return turn.id
+
+    def stop(self, room_id: str, turn_id: str, by: Participant) -> None:
+        """End a turn, waiting or at work. Raises UnknownTurn."""
+        self._stop(self._find(room_id, turn_id), End("stopped", f"{by.name} stopped this."))
+
+    async def decide(self, room_id: str, by: Participant, command: commands.AgentDecide) -> None:
+        """Somebody's word on a wanted command; the first counts. Raises Conflict, UnknownTurn."""
+        turn = self._find(room_id, command.turn)
+        call = turn.find(command.call)
+        if call is None or call.word is None:
+            raise UnknownTurn("There is no such command to decide about in this turn.")
+        if call.decided is not None or call.word.done():
+            who = call.decided.name if call.decided is not None else "Somebody"
+            raise Conflict(f"{who} decided about this command already.")
+        await self._decided(turn, call, by, command.decision, command.note)
+
+    async def wait(self, turn_id: str) -> Turn | None:
+        """The turn once it is over; None for one that this server does not know (any more)."""
+        turn = self._turns.get(turn_id)
+        if turn is not None:
+            await turn.over.wait()
+        return turn
+
+    async def stop_room(self, room_id: str) -> None:
+        """End all turns of a room, and wait a little until their ends are stored."""
+        turns = self._stop_line(room_id, CLEARED)
+        if turns:
+            over = [asyncio.ensure_future(turn.over.wait()) for turn in turns]
+            _, late = await asyncio.wait(over, timeout=_CLOSE_S)
+            for waiting in late:
+                waiting.cancel()
+
+    def facts(self, approval: Approval | None) -> dict[str, object]:
+        """The agent as a room's facts have it."""
+        chosen = approval or self._config.approval
+        return {"enabled": self.enabled, "name": self.participant.name, "approval": chosen}
+
+    # Life
+
+    async def settle(self, room_id: str) -> None:
+        """End what an earlier life of this server left open."""
+        await self._record.settle(room_id, RESTARTED, ours=set(self._turns))
+
+    async def close(self) -> None:
+        """Stop all turns and wait, bounded, until their ends are stored."""
+        self._closing = True
+        workers = [line.worker for line in self._lines.values() if line.worker is not None]
+        for room_id in list(self._lines):
+            self._stop_line(room_id, STOPPING)
+        if workers:
+            await asyncio.wait(workers, timeout=_CLOSE_S)
+
+    def _find(self, room_id: str, turn_id: str) -> Turn:
+        turn = self._turns.get(turn_id)
+        if turn is None or turn.room != room_id or turn.end is not None:
+            raise UnknownTurn("There is no such turn of the agent, or it is over.")
+        return turn
+
+    def _stop_line(self, room_id: str, end: End) -> list[Turn]:
+        line = self._lines.get(room_id)
+        if line is None:
+            return []
+        turns = [*line.waiting, *([line.current] if line.current else [])]
+        for turn in turns:
+            self._stop(turn, end)
+        return turns
+
+    def _stop(self, turn: Turn, end: End) -> None:
+        turn.stop = turn.stop or end
+        if turn.task is not None:
+            turn.task.cancel()
+            return
+        line = self._lines[turn.room]
+        if turn in line.waiting:
+            line.waiting.remove(turn)
+            self._tasks.create_task(self._finish(turn, line.room, turn.stop))
+
+    # One room's turns
+
+    async def _serve(self, line: _Line) -> None:
+        """Turn after turn, in the order asked."""
+        try:
+            while line.waiting:
+                line.current = line.waiting.pop(0)
+                await self._one(line.current, line.room)
+                line.current = None
+        finally:
+            line.worker = None
+            if not line.waiting:
+                self._lines.pop(line.room.id, None)
+
+    async def _one(self, turn: Turn, room: Room) -> None:
+        turn.status = "thinking"
+        try:
+            started = await self._record.started(turn)
+        except UnknownRoom:
+            self._forget(turn, room)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DELIVERY_S):
+                await room.reached(started.epoch, started.offset)
+        if turn.stop is not None:
+            await self._finish(turn, room, turn.stop)
+            return
+        turn.task = asyncio.ensure_future(self._answer(turn))
+        try:
+            await asyncio.wait([turn.task])
+        finally:
+            turn.task.cancel()
+        await self._finish(turn, room, await _outcome(turn))
+
+    async def _answer(self, turn: Turn) -> End:
+        """Let the model answer; every end is one of these."""
+        try:
+            if self._models is None:
+                await self._record.hint(turn.room, turn.id, HINT)
+                return NO_MODEL
+            dialogue = await self._dialogue(turn, self._models)
+            config = self._config
+            loop = Loop(turn, self, self._models, config.limits, config.patterns)
+            return await loop.run(dialogue)
+        except TurnOver as over:
+            return over.end
+        except DuetError as error:
+            return End("failed", error.message)
+        except Exception:
+            incident = secrets.token_hex(4)
+            log.exception("a turn failed", room=turn.room, turn=turn.id, incident=incident)
+            return End("failed", f"Something went wrong on the server; incident {incident}.")
+
+    async def _finish(self, turn: Turn, room: Room, end: End) -> None:
+        """Say the rest, store the words, store the end; then the turn is over."""
+        turn.end = end
+        text = turn.speech.end()
+        finished = None
+        try:
+            if text.strip():
+                partial = end.status != "done"
+                await self._record.message(
+                    turn.room, turn.id, text, reply_to=turn.reply_to, partial=partial
+                )
+            usage = turn.usage.wire() if turn.usage.steps else None
+            finished = await self._record.finished(turn.room, turn.id, end, usage)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_DELIVERY_S):
+                    if finished is not None:
+                        await room.reached(finished.epoch, finished.offset)
+        except DuetError as error:
+            log.warning("a turn's end is not stored", turn=turn.id, error=error.message)
+        finally:
+            turn.finished = finished.offset if finished is not None else 0
+            self._forget(turn, room)
+        log.info("a turn ended", room=turn.room, turn=turn.id, status=end.status)
+        with suppress(DuetError):
+            await self._record.forget(turn.room, turn.id)
+
+    def _forget(self, turn: Turn, room: Room) -> None:
+        self._turns.pop(turn.id, None)
+        room.turns.pop(turn.id, None)
+        self._kept.pop(turn.id, None)
+        turn.over.set()
+        line = self._lines.get(room.id)
+        if line is not None and line.worker is None and not line.waiting:
+            del self._lines[room.id]
+
+    async def _dialogue(self, turn: Turn, models: Models) -> Dialogue:
+        """What the model is told at the beginning of a turn."""
+        config = self._config
+        nonce = secrets.token_hex(6)
+        events = await self._recent(turn, config.context_tokens)
+        question = Question(turn.id, turn.by.name, turn.question, turn.reply_to)
+        spoken = conversation(events, question, nonce=nonce, budget_tokens=config.context_tokens)
+        facts = await self._hub.describe(turn.room)
+        off = await self.approval(turn.room) == "off"
+        told = instructions(
+            name=self.participant.name,
+            room=facts["name"],
+            sandbox=_sandbox_words(facts["sandbox"]),
+            nonce=nonce,
+            way="off" if off else models.way,
+        )
+        return Dialogue.begin(told, spoken, native=models.way == "native" and not off)
+
+    async def _recent(self, turn: Turn, budget_tokens: int) -> list[dict[str, object]]:
+        """The newest events that may fit the budget, ascending."""
+        events: list[dict[str, object]] = []
+        before: int | None = None
+        for _ in range(_PAGES_MAX):
+            page = await self._hub.page(
+                turn.room, before=before, after=None, limit=names.HISTORY_PAGE_MAX
+            )
+            events = page["events"] + events
+            if not page["more"] or sum(len(str(event)) for event in events) > budget_tokens * 8:
+                break
+            before = page["events"][0]["offset"]
+        return events
+
+    # The floor of loops
+
+    async def approval(self, room: str) -> Approval:
+        facts = await self._hub.roomlog.room(room)
+        return facts["approval"] or self._config.approval
+
+    async def execute(self, turn: Turn, command: commands.Exec) -> Run:
+        room = await self._hub.open(turn.room)
+        _, run = await self._hub.execs.start(room, self.participant, command, turn=turn.id)
+        if run is None:
+            raise Unavailable("The command was started and its result is not known here.")
+        return run
+
+    async def cancel(self, run: Run) -> None:
+        await self._hub.execs.cancel(run)
+
+    async def ask_people(self, turn: Turn, call: Call) -> None:
+        await self._record.approval(turn, call)
+
+    async def no_answer(self, turn: Turn, call: Call) -> None:
+        """Deny for want of an answer, unless one comes at this very moment."""
+        while call.word is not None and not call.word.done():
+            if call.decided is None:
+                with suppress(DuetError):
+                    await self._decided(turn, call, SERVER, "deny", "No answer in time.")
+            await asyncio.sleep(0.05)
+
+    async def _decided(
+        self, turn: Turn, call: Call, by: Participant, decision: Decision, note: str | None
+    ) -> None:
+        call.decided = by
+        try:
+            await self._record.decided(turn, call, by, decision, note)
+        except BaseException:
+            call.decided = None
+            raise
+        if call.word is not None and not call.word.done():
+            call.word.set_result((decision, note))
+
+    async def keep(self, turn: Turn) -> None:
+        with suppress(DuetError):
+            await self._record.keep(turn)
+
+    def retry(self, turn: Turn, attempt: int, message: str, wait_s: float) -> None:
+        fields = {"attempt": attempt, "message": message}
+        retry_ts = int((time.time() + wait_s) * 1000)
+        self._broadcast(turn, {"type": "agent.retry", **fields, "retryTs": retry_ts})
+
+    def _say(self, turn: Turn, at: int, text: str) -> None:
+        self._broadcast(turn, {"type": "agent.delta", "at": at, "text": text})
+        now = time.monotonic()
+        if turn.end is None and now - self._kept.get(turn.id, 0.0) >= _KEEP_S:
+            self._kept[turn.id] = now
+            self._tasks.create_task(self.keep(turn))
+
+    def _broadcast(self, turn: Turn, fields: dict[str, object]) -> None:
+        room = self._hub.rooms.get(turn.room)
+        if room is not None:
+            room.broadcast(Outgoing({**fields, "room": turn.room, "turn": turn.id}))
+
+
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+
+
+async def _outcome(turn: Turn) -> End:
+    """How a turn's task ended; being cancelled is being stopped."""
+    if turn.task is None:
+        return STOPPING
+    try:
+        end = await turn.task
+    except asyncio.CancelledError:
+        return turn.stop or STOPPING
+    return turn.stop if turn.stop is not None and end.status != "done" else end
+
+
+def _sandbox_words(record: dict[str, str] | None) -> str:
+    if record is None:
+        return f"It is made with the first command; commands begin in {WORKDIR}."
+    return f"Its image is {record['image']}, it is {record['status']}."
