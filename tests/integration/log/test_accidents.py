@@ -36,17 +36,13 @@ async def watched(node):
 
 
 async def killed(node):
-    """Kill Valkey and wait until the next one answers."""
-    old = node.valkey.pid
+    """Kill Valkey and wait until the next one serves and is known; returns its run id."""
+    before = node.valkey.runs.ids()
     node.signal(signal.SIGKILL)
     async with asyncio.timeout(15):
-        while node.valkey.pid == old:  # noqa: ASYNC110 - the watcher tells nobody
+        while node.valkey.runs.ids() == before:  # noqa: ASYNC110 - the watcher tells nobody
             await asyncio.sleep(0.01)
-        store = node.store()
-        while True:
-            with contextlib.suppress(Unavailable):
-                return await store.run_id()
-            await asyncio.sleep(0.01)
+    return node.valkey.runs.ids()[-1]
 
 
 # Answers that are lost
