@@ -225,12 +225,10 @@ async def _open_store(
         store = Store(settings.redis_url)
     stack.push_async_callback(store.close)
     try:
-        run_id = await store.run_id()
+        await store.run_id()
     except DuetError as error:
         message = f"No Redis at {store.where}; start it, or unset DUET_REDIS_URL."
         raise StartupError(message) from error
-    if valkey is not None:
-        valkey.runs.started(run_id)
     return store, valkey
 
 

@@ -18,6 +18,7 @@ from sandbox.results import ExecResult
 from sandbox.spec import WORKDIR, ExecSpec, SandboxSpec
 from server import logs
 from server.execlog import ExecLog
+from server.order import Order
 from server.output import Piece
 from server.room import Room, Tasks
 from server.roomlog import Append, Appended, RoomLog
@@ -131,19 +132,22 @@ class Execs:
             await run.process.cancel()
 
     async def read(
-        self, room: str, exec_id: str, stream: str, at: int, limit: int
-    ) -> tuple[list[Piece], int]:
-        """Kept output between `at` and `at + limit`, and the bytes printed so far."""
+        self, room: str, exec_id: str, stream: str, span: tuple[int, int]
+    ) -> tuple[list[Piece], int, Order]:
+        """Kept output of a stream between two offsets, its end so far, and its order."""
         run = self._runs.get(exec_id)
         if run is not None:
             out = run.streams.get(stream)
-            return ([], 0) if out is None else (list(out.kept.read(at, at + limit)), out.kept.end)
-        ends = await self._execlog.ends(room, exec_id)
-        if ends is None:
+            if out is None:
+                return [], 0, run.order
+            return list(out.kept.read(*span)), out.kept.end, run.order
+        known = await self._execlog.ends(room, exec_id)
+        if known is None:
             raise UnknownExec("There is no such command, or its output is kept no longer.")
+        ends, order = known
         end = ends.get(stream, 0)
-        span = (at, min(end, at + limit))
-        return await self._execlog.read(room, exec_id, stream, span), end
+        pieces = await self._execlog.read(room, exec_id, stream, (span[0], min(end, span[1])))
+        return pieces, end, order
 
     def live(self, room: str) -> list[str]:
         return sorted(self._live.get(room, ()))
@@ -155,7 +159,7 @@ class Execs:
                 continue
             started = running.started.event()
             ends = await self._execlog.stored_ends(room, exec_id)
-            await self._execlog.store_ends(room, exec_id, ends)
+            await self._execlog.store_ends(room, exec_id, ends, Order())
             fields = {
                 "ok": False,
                 "reason": "sandbox_terminated",
@@ -226,7 +230,7 @@ class Execs:
             try:
                 await self._append_exited(room.id, run.exec, by, fields)
                 if not run.streams:
-                    await self._execlog.store_ends(room.id, run.exec, {})
+                    await self._execlog.store_ends(room.id, run.exec, {}, run.order)
             except (UnknownRoom, UnknownExec):
                 self._forget(room, run.exec)
                 break

@@ -23,10 +23,11 @@ from protocol.events import Limits
 from protocol.model import Participant
 from sandbox.errors import InvalidSpec
 from server.agent.turns import Agent
+from server.execframes import kept_frames
 from server.hub import Hub
 from server.join import JoinRequest, join
 from server.room import Room
-from server.run import Run, piece_frames
+from server.run import Run
 from server.session import Session
 from server.tokens import Tokens
 
@@ -228,10 +229,9 @@ class Handlers:
     async def _exec_read(self, session: Session, command: c.ExecRead) -> None:
         room_id = self._room_of(session, command.exec)
         stream = command.stream
-        pieces, end = await self._hub.execs.read(
-            room_id, command.exec, stream, command.at, command.limit
-        )
-        frames = piece_frames(room_id, command.exec, stream, pieces, 0, ref=command.ref)
+        span = (command.at, command.at + command.limit)
+        pieces, end, order = await self._hub.execs.read(room_id, command.exec, stream, span)
+        frames = kept_frames(room_id, command.exec, {stream: pieces}, order, ref=command.ref)
         for frame in frames:
             session.send(frame)
         reached = pieces[-1].end if pieces else command.at

@@ -11,10 +11,11 @@ from protocol import names
 from protocol.codec import JSON
 from protocol.errors import Unavailable
 from protocol.model import Participant
+from server.execframes import gap_frame, kept_frames
 from server.execlog import ExecLog
 from server.room import Listener, Member, Room, exec_event
 from server.roomlog import Entry, RoomLog, Snapshot
-from server.run import Run, piece_frames
+from server.run import Run
 from server.wire import Outgoing
 
 _REPLAY_OUTPUT_BYTES = 512 * 1024
@@ -115,7 +116,7 @@ def _send_kept(replay: _Replay, exec_id: str) -> None:
     """The output of a running exec so far; live output follows where it ends."""
     run = replay.room.execs.get(exec_id)
     if isinstance(run, Run):
-        for _, frame in run.kept_frames():
+        for frame in run.kept_frames():
             replay.listener.send(frame)
 
 
@@ -132,23 +133,22 @@ async def _ended_output(
         if event is None or event[0] != "exec.exited":
             continue
         printed = {name: size for name, size in entry.event()["bytes"].items() if size}
-        made: list[Outgoing] = []
-        pos = 0
-        for stream, end in printed.items():
-            pieces = await execlog.read(room, event[1], stream, (0, end)) if left > 0 else []
-            left -= sum(len(piece.data or b"") for piece in pieces)
-            if left < 0 or not pieces:
-                made.append(_gap(room, event[1], stream, end))
-            else:
-                made += piece_frames(room, event[1], stream, pieces, pos)
-            pos += end
-        frames[event[1]] = made
+        known = await execlog.ends(room, event[1]) if left > 0 else None
+        pieces = {
+            stream: await execlog.read(room, event[1], stream, (0, end))
+            for stream, end in printed.items()
+            if known is not None
+        }
+        left -= sum(len(piece.data or b"") for some in pieces.values() for piece in some)
+        if known is None or left < 0:
+            frames[event[1]] = [_gap(room, event[1], *item) for item in printed.items()]
+        else:
+            frames[event[1]] = kept_frames(room, event[1], pieces, known[1])
     return frames
 
 
 def _gap(room: str, exec_id: str, stream: str, end: int) -> Outgoing:
-    frame = {"type": "exec.gap", "room": room, "exec": exec_id, "stream": stream}
-    return Outgoing({**frame, "from": 0, "to": end, "kept": True})
+    return gap_frame({"room": room, "exec": exec_id, "stream": stream}, 0, end, kept=True)
 
 
 def _joined(replay: _Replay, facts: Facts) -> dict[str, Any]:
