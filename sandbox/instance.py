@@ -302,12 +302,14 @@ class Instance:
                 self._engine, container, {name: p.have() for name, p in self._processes.items()}
             )
             known = {row["x"] for row in hello["execs"]}
+            cpus = (await self._engine.info()).cpus
         except (SandboxError, KeyError, TypeError) as error:
             log.warning("sandbox %s not met again: %r", self.spec.id, error)
             link.close()
             self._processes = {}
             return False
-        self._up(link)
+        self._up(link)  # the cut may have come before the limits were set
+        self._limits = self._shared.spawn(self._settle_limits(link, container, cpus))
         for process in list(self._processes.values()):
             if process.exec not in known:  # it was lost on its way, so it has not run
                 process.launch()

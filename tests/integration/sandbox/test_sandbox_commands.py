@@ -232,7 +232,7 @@ async def test_a_timeout_ends_everything_it_started(box, how):
     result, _ = await box.run(ESCAPES[how].format(n=number), timeout_ms=400)
     assert result.reason == "timeout"
     assert result.retryable
-    assert 400 <= result.duration_ms < 3000
+    assert 400 <= result.duration_ms < 8000
     assert await alive(box, number) == []
 
 
