@@ -16,7 +16,7 @@ from sandbox.errors import InvalidSpec, SandboxError
 from sandbox.manager import Manager, ManagerConfig
 from sandbox.spec import SandboxSpec
 from server import logs
-from server.agent.make import make_agent, models_of
+from server.agent.make import make_agent, open_models
 from server.agent.models import Models
 from server.errors import StartupError
 from server.execlog import ExecLog
@@ -181,7 +181,7 @@ async def running(settings: Settings, models: Models | None = None) -> AsyncIter
         folder = DataFolder(settings.data_dir)
         stack.callback(folder.close)
         store, valkey = await _open_store(settings, stack)
-        models = models or models_of(settings, None)
+        models = models or await open_models(settings, stack)
         group = await stack.enter_async_context(asyncio.TaskGroup())
         server = Server(settings, folder, store, valkey, GuardedTasks(group), models=models)
         server.check_settings()

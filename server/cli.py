@@ -89,9 +89,15 @@ def serve(
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder of the server's data.", show_default="data")
     ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            help="The agent's model: `local`, or as DUET_AGENT_MODEL.", show_default="none"
+        ),
+    ] = None,
 ) -> None:
     """Serve the page, the API and the rooms on one port until stopped."""
-    settings = load_settings(host=host, port=port, data_dir=data_dir)
+    settings = load_settings(host=host, port=port, data_dir=data_dir, agent_model=agent)
     from server.app import serve as serve_app
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:

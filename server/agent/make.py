@@ -1,9 +1,11 @@
 """The agent as the settings want it. Composition only; `models` imports the model library."""
 
 import re
+from contextlib import AsyncExitStack
 
 from protocol.model import Participant
 from server.agent.approval import compiled
+from server.agent.local import LocalModel
 from server.agent.loop import Limits
 from server.agent.models import Models, make
 from server.agent.record import Record
@@ -21,13 +23,16 @@ LOCAL_ANSWER_TOKENS, LOCAL_CONTEXT_TOKENS = 512, 2_000
 """It is small: a longer answer is worse, and its window holds 8,192 tokens for both."""
 
 
-def models_of(settings: Settings, local_url: str | None) -> Models | None:
-    """The model of the settings, or None without one. Raises StartupError."""
+async def open_models(settings: Settings, stack: AsyncExitStack) -> Models | None:
+    """The model of the settings, or None without one; `stack` ends it. Raises StartupError."""
     name = settings.agent_model
     if name is None:
         return None
     if name == LOCAL:
-        models = make("openai:smollm2", base_url=local_url, api_key=None, tools="tags")
+        local = LocalModel()
+        stack.push_async_callback(local.close)
+        await local.open()
+        models = make("openai:smollm2", base_url=local.url, api_key=local.key, tools="tags")
         models.answer_tokens = LOCAL_ANSWER_TOKENS
         return models
     key = settings.agent_api_key
