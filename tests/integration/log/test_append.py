@@ -155,6 +155,17 @@ async def test_a_room_made_again_is_another_and_takes_no_old_end(log, room) -> N
     assert len(await stored(log)) == 1
 
 
+async def test_a_key_of_a_room_that_is_gone_answers_for_nothing_in_the_next(log, room) -> None:
+    await log.append(room, message("hi", key="k"))
+    await log.append(room, message("two"))
+    await log.delete(room)
+    await log.create(room, "Blue", "", "p_owner")
+    new = await log.append(room, message("other words", key="k"))
+    assert new.offset == 1
+    assert await log.append(room, message("other words", key="k")) == new
+    assert [event["text"] for event in await stored(log)] == ["other words"]
+
+
 async def test_an_id_is_taken_once(log, room, store) -> None:
     facts = await log.room(room)
     for owner in ("p_other", "p_owner"):

@@ -1,0 +1,67 @@
+"""Connections to a real Valkey: few, reused, and whole again after whatever happened."""
+
+import asyncio
+import contextlib
+
+import pytest
+from redis.exceptions import ResponseError
+
+from tests.integration.log.appends import message
+
+
+async def clients(store):
+    """How many connections Valkey sees, this one included."""
+    return len((await store.call("CLIENT", "LIST")).splitlines())
+
+
+async def test_many_calls_at_once_share_few_connections(node, store) -> None:
+    before = await clients(store)
+    replies = await asyncio.gather(*(store.call("ECHO", f"{number}") for number in range(500)))
+    assert replies == [f"{number}".encode() for number in range(500)]
+    assert await clients(store) <= before + 16
+    await store.close()
+    assert await clients(node.store()) == 1
+
+
+async def test_a_pipeline_gives_its_replies_in_order(store) -> None:
+    commands = [("SET", "k", "v"), ("GET", "k"), ("GET", "none"), ("STRLEN", "k")]
+    assert await store.pipeline(commands) == [b"OK", b"v", None, 1]
+
+
+async def test_scripts_that_valkey_forgot_are_sent_again(log, room, store) -> None:
+    await log.append(room, message("a"))
+    await store.call("SCRIPT", "FLUSH")
+    assert (await log.append(room, message("b"))).offset == 2
+
+
+async def test_a_bad_command_is_no_absent_redis_and_costs_no_connection(store) -> None:
+    before = await clients(store)
+    for _ in range(30):
+        with pytest.raises(ResponseError):
+            await store.call("NONSENSE")
+    assert await store.call("PING") == b"PONG"
+    assert await clients(store) == before
+
+
+async def test_connections_that_were_cut_while_idle_are_replaced_unseen(node, store) -> None:
+    await asyncio.gather(*(store.call("PING") for _ in range(40)))
+    await node.store().call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    assert await asyncio.gather(*(store.call("PING") for _ in range(40))) == [b"PONG"] * 40
+
+
+async def test_a_call_that_is_given_up_does_not_disturb_the_next(store) -> None:
+    """Its answer must not be taken for that of another call."""
+    await store.call("PING")
+    for number in range(50):
+        given_up = asyncio.create_task(store.call("ECHO", f"old {number}"))
+        for _ in range(number % 5):
+            await asyncio.sleep(0)
+        given_up.cancel()
+        with contextlib.suppress(asyncio.CancelledError):  # it may have been quicker
+            await given_up
+        assert await store.call("ECHO", f"new {number}") == f"new {number}".encode()
+
+
+async def test_the_run_id_is_the_nodes_own(store) -> None:
+    info = (await store.call("INFO", "server")).decode()
+    assert f"run_id:{await store.run_id()}" in info
