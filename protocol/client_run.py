@@ -236,7 +236,8 @@ class Runs:
         return run
 
     def started(self, event: events.ExecStarted, *, own: bool) -> None:
-        run = self._by_key.get(event.key or "") if own else self._by_id.get(event.exec)
+        expected = self._by_key.get(event.key or "") if own else None
+        run = expected or self._by_id.get(event.exec)
         if run is not None:
             self._follow(run, event.exec).started = event
 

@@ -5,7 +5,8 @@ import base64
 
 import pytest
 
-from tests.integration.server.harness import JSON, SANDBOX_S, data_of
+from tests.integration.server.harness import JSON, SANDBOX_S
+from tests.integration.server.rules import data_of
 
 
 @pytest.fixture(scope="module")

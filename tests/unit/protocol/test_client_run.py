@@ -188,6 +188,7 @@ async def test_the_answer_before_the_events_too() -> None:
     runs.answered("key", "e1")
     assert runs.follow("e1") is run
     runs.started(started(key="key"), own=True)
+    assert run.started.key == "key"
     runs.exited(exited({}))
     assert (await run.wait()).ok
 
