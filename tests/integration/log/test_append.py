@@ -41,6 +41,15 @@ async def test_concurrent_appends_get_dense_offsets_and_times_that_never_go_back
     assert all(by_offset[event["offset"]].ts == event["ts"] for event in events)
 
 
+async def test_a_clock_that_goes_back_does_not_take_the_room_with_it(log, room, store) -> None:
+    first = await log.append(room, message("a"))
+    ahead = first.ts + 3_600_000
+    await store.call("HSET", "duet:{blue}:meta", "ts", ahead)
+    done = [await log.append(room, message("b")) for _ in range(2)]
+    assert [one.ts for one in done] == [ahead, ahead]
+    assert [event["ts"] for event in await stored(log)] == [first.ts, ahead, ahead]
+
+
 async def test_what_is_appended_is_read_back_as_it_was(log, room) -> None:
     text = 'é€\U0001f600 "quoted" \\ \u2028 {} <run>ls</run>'
     append = message(text)
@@ -239,20 +248,22 @@ async def test_a_message_read_back_stands_as_it_is_now(log, room) -> None:
         assert [event["offset"] for event in events] == list(range(1, 8))
 
 
-async def test_clearing_goes_on_with_epoch_and_offsets(log, room) -> None:
+async def test_clearing_goes_on_with_epoch_and_offsets(log, room, store) -> None:
     said = await log.append(room, message("hi"))
     await log.append(room, started("blue.1"))
     body = {"type": "room.cleared", "room": "blue", "by": ADA}
+    await log.append(room, change("edit", said.answer, text="ho"))
     cleared = await log.append(room, Append(body, op="clear"))
-    assert (cleared.epoch, cleared.offset) == (said.epoch, 3)
+    assert await store.call("EXISTS", "duet:{blue}:ids", "duet:{blue}:now") == 0
+    assert (cleared.epoch, cleared.offset) == (said.epoch, 4)
     assert [event["type"] for event in await stored(log)] == ["room.cleared"]
     with pytest.raises(UnknownMessage):
         await log.append(room, change("edit", said.answer, text="x"))
     snapshot = await log.snapshot(room, (said.epoch, 1))
-    assert (snapshot.oldest, snapshot.offset, snapshot.resumed) == (3, 3, False)
+    assert (snapshot.oldest, snapshot.offset, snapshot.resumed) == (4, 4, False)
     assert set(snapshot.running) == {"blue.1"}
-    assert (await log.append(room, exited("blue.1"))).offset == 4
-    assert (await log.snapshot(room, (said.epoch, 2))).resumed
+    assert (await log.append(room, exited("blue.1"))).offset == 5
+    assert (await log.snapshot(room, (said.epoch, 3))).resumed
 
 
 async def test_every_refusal_is_an_error_of_the_contract(log, room) -> None:
