@@ -50,27 +50,28 @@ async def browser():
 async def arrive(browser, server):
     """People come with fresh profiles: `await arrive("Ada", "/r/blue", **options)`.
 
-    Without a name they stand before a blank page. As they leave, nothing may have gone wrong in
+    Without a name they are asked for one. As they leave, nothing may have gone wrong in
     their browsers: no error on the console, no dialog, no other page, no foreign script.
     """
     async with contextlib.AsyncExitStack() as stack:
 
         async def come(name=None, path="/", at=server, **options):
-            person = await Person.arrive(browser, at.url, **options)
+            person = await Person.arrive(browser, at.url, name, **options)
             person.page.set_default_timeout(PATIENCE_MS)
             stack.push_async_callback(person.leave)
+            await person.page.goto(at.url + path)
             if name is not None:
-                await person.enter(name, path)
+                await expect(person.at("my-name")).to_have_text(name)
             return person
 
         yield come
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def pair(arrive):
-    """Ada, who made a room, and Ben, who opened its link."""
-    ada = await arrive("Ada")
-    path = await ada.make_room("Blue room")
+async def pair(arrive, server):
+    """Ada and Ben in a new room."""
+    path = f"/r/{await server.new_room(name='Blue room')}"
+    ada = await arrive("Ada", path)
     ben = await arrive("Ben", path)
     await expect(ada.person("Ben")).to_be_visible()
     return ada, ben

@@ -39,10 +39,12 @@ class Person:
         context.on("page", lambda other: self.problems.append(f"opened {other.url}"))
 
     @classmethod
-    async def arrive(cls, browser: Browser, url: str, **options: object) -> Self:
-        """Open a fresh profile with a blank page."""
+    async def arrive(cls, browser: Browser, url: str, name: str | None, **options: object) -> Self:
+        """Open a blank page in a profile that is fresh but for the name given before, if any."""
+        kept = [{"name": "duet.name", "value": name}] if name else []
         context = await browser.new_context(
-            **{"viewport": WIDE, "color_scheme": "light", "locale": "en-GB"} | options
+            storage_state={"cookies": [], "origins": [{"origin": url, "localStorage": kept}]},
+            **{"viewport": WIDE, "color_scheme": "light", "locale": "en-GB"} | options,
         )
         await context.grant_permissions(["clipboard-read", "clipboard-write"], origin=url)
         await context.add_init_script(WATCH)
@@ -102,13 +104,6 @@ class Person:
 
     # What to do
 
-    async def enter(self, name: str, path: str = "/") -> None:
-        """Open the page and give a name."""
-        await self.page.goto(self.url + path)
-        await self.at("name-input").fill(name)
-        await self.at("name-submit").click()
-        await expect(self.at("my-name")).to_have_text(name)
-
     async def make_room(self, name: str) -> str:
         """From the home page; the room's path."""
         form = self.at("home").get_by_test_id("new-room-form")
@@ -140,6 +135,10 @@ class Card:
     @property
     def output(self) -> Locator:
         return self.at("exec-output")
+
+    @property
+    def lines(self) -> Locator:
+        return self.output.locator(".line")
 
     @property
     def row(self) -> Locator:
