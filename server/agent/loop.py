@@ -103,14 +103,15 @@ class Loop:
             raise _limit(f"its time, {self._limits.seconds:g} seconds", "SECONDS") from None
 
     async def _steps(self, dialogue: Dialogue) -> End:
-        nudged = False
+        nudged = said = False
         while True:
             answer, spoke = await self._answer(dialogue)
+            said = said or spoke
             wants = self._wants(answer)
             if wants:
                 returned = [await self._want(want) for want in wants]
                 dialogue.answered(answer, returned)
-            elif spoke or (nudged and self._turn.speech.size):
+            elif spoke or (nudged and said):
                 return End("done")
             elif nudged:
                 raise _failed(

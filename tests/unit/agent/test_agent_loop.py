@@ -1,0 +1,320 @@
+"""The loop of a turn with a scripted model: what runs, what the model is told, how it ends."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from pydantic_ai import exceptions as x
+
+from protocol.errors import LimitReached
+from tests.unit.agent.floor import LIMITS, OK, Floor, call, play
+
+FAILED = {"ok": False, "reason": "command_failed", "message": "It exited with 3.", "exitCode": 3}
+
+
+async def test_words_alone_are_an_answer():
+    played = await play(["It ", "is four."])
+    assert (played.end.status, played.text) == ("done", "It is four.")
+    assert played.turn.usage.steps == 1
+    assert "".join(text for _, text in played.floor.deltas) == played.text
+
+
+@pytest.mark.parametrize("way", ["tags", "native"])
+async def test_a_command_runs_and_its_whole_result_goes_back(way):
+    wanted = ["Now: ", "<run>ls -x</run>"] if way == "tags" else [call("ls -x")]
+    floor = Floor(results=[(FAILED, "out", "err")])
+    played = await play(wanted, ["It failed."], way=way, floor=floor)
+    assert played.end.status == "done"
+    assert floor.ran == ["ls -x"]
+    told = played.script.told()
+    for part in (
+        "command_failed: It exited with 3.",
+        "exit code: 3",
+        "stdout:\nout",
+        "stderr:\nerr",
+    ):
+        assert part in told
+    assert "<run>" not in played.text
+
+
+async def test_a_native_model_may_say_tags_and_nothing_runs():
+    played = await play(["Write <run>ls</run>."], way="native")
+    assert (played.text, played.floor.ran) == ("Write <run>ls</run>.", [])
+
+
+async def test_tools_are_offered_only_to_models_that_take_them():
+    for way, names in (("tags", []), ("native", ["run"])):
+        played = await play(["x"], way=way)
+        assert [tool.name for tool in played.script.asked[0][1].function_tools] == names
+
+
+async def test_a_native_call_of_a_model_without_tools_counts():
+    played = await play([call("ls")], ["done"])
+    assert played.floor.ran == ["ls"]
+
+
+async def test_several_commands_run_in_order_and_all_results_go_back():
+    floor = Floor(results=[(OK, "one"), (OK, "two")])
+    played = await play(["<run>a</run> and <run>b</run>"], ["both"], floor=floor)
+    assert floor.ran == ["a", "b"]
+    assert played.script.told().index("one") < played.script.told().index("two")
+    assert played.text == " and \n\nboth"
+
+
+async def test_several_native_calls_each_get_their_own_result():
+    floor = Floor(results=[(OK, "one"), (OK, "two")])
+    wanted = [{**call("a", number=0), **call("bb", number=1)}]
+    played = await play(wanted, ["both"], way="native", floor=floor)
+    last = played.script.asked[-1][0][-1]
+    assert [(p.tool_call_id, "one" in p.content) for p in last.parts] == [
+        ("call_0_16", True),
+        ("call_1_17", False),
+    ]
+
+
+async def test_an_unclosed_tag_never_runs_and_the_model_is_told():
+    played = await play(["Wait <run>rm -rf /"], ["Sorry."])
+    assert played.floor.ran == []
+    assert "never closed" in played.script.told()
+    assert played.text == "Wait \n\nSorry."
+
+
+async def test_a_command_that_cannot_start_is_told():
+    floor = Floor(results=[(LimitReached("128 commands run here."),)])
+    played = await play(["<run>a</run>"], ["Later."], floor=floor)
+    assert played.end.status == "done"
+    assert "128 commands run here." in played.script.told()
+    assert played.turn.calls[0].output == "Error (a):\n128 commands run here."
+
+
+# Limits
+
+
+@pytest.mark.parametrize(
+    ("limits", "setting"),
+    [
+        (replace(LIMITS, steps=2), "STEPS"),
+        (replace(LIMITS, commands=2), "COMMANDS"),
+        (replace(LIMITS, tokens=400), "TOKENS"),
+    ],
+)
+async def test_at_a_limit_the_turn_ends_and_says_which(limits, setting):
+    answers = [[f"<run>echo {n}</run>"] for n in range(50)]
+    played = await play(
+        *answers, limits=limits, floor=Floor(results=[(OK, str(n)) for n in range(50)])
+    )
+    assert played.end.status == "limit"
+    assert setting in played.end.message
+    assert len(played.floor.ran) <= 8
+
+
+async def test_a_model_that_never_sends_another_byte_is_cut_and_its_words_kept():
+    played = await play(["It is", asyncio.Event()], limits=replace(LIMITS, seconds=0.05))
+    assert (played.end.status, played.text) == ("limit", "It is")
+    assert "SECONDS" in played.end.message
+
+
+async def test_a_command_is_stopped_when_the_time_is_over():
+    floor = Floor(results=[(None,)])
+    played = await play(["<run>sleep 99</run>"], floor=floor, limits=replace(LIMITS, seconds=0.05))
+    assert played.end.status == "limit"
+    assert floor.cancelled == ["room.1"]
+
+
+async def test_an_endless_answer_is_cut_while_it_comes():
+    endless = (f"word{n} " for n in range(10**9))
+    played = await play(endless, limits=replace(LIMITS, tokens=300))
+    assert played.end.status == "limit"
+    assert "TOKENS" in played.end.message
+    assert played.text.startswith("word0 word1 ")
+
+
+async def test_an_answer_is_no_longer_than_a_message():
+    endless = (f"{n} " * 100 for n in range(10**6))
+    played = await play(endless, limits=replace(LIMITS, tokens=10**6))
+    assert played.end.status == "limit"
+    assert len(played.text) == 16_384
+
+
+# Approval
+
+
+async def test_what_is_approved_runs_byte_for_byte():
+    odd = "printf '%s\\n'  \"a  b\" \t| tee 'ü\u2028🎉'"
+    floor = Floor("ask", words=[("allow", None)])
+    await play([f"<run> {odd}\n</run>"], ["ok"], floor=floor)
+    assert floor.asked == floor.ran == [odd]
+
+
+async def test_a_denial_and_its_note_go_to_the_model():
+    floor = Floor("ask", words=[("deny", "use trash instead")])
+    played = await play(["<run>rm x</run>"], ["I will."], floor=floor)
+    assert floor.ran == []
+    assert "denied by Alice" in played.script.told()
+    assert "use trash instead" in played.script.told()
+    assert played.turn.calls[0].status == "denied"
+
+
+async def test_no_answer_in_time_is_a_denial():
+    played = await play(["<run>x</run>"], ["ok"], floor=Floor("ask"))
+    assert played.floor.ran == []
+    assert "No answer in time." in played.script.told()
+
+
+async def test_always_is_for_the_whole_turn_but_not_for_the_patterns():
+    floor = Floor("ask", words=[("always", None), ("deny", None)])
+    wanted = ["<run>a</run><run>b</run><run>git push</run>"]
+    await play(wanted, ["ok"], floor=floor, patterns=[r"git\s+push"])
+    assert floor.ran == ["a", "b"]
+    assert floor.asked == ["a", "git push"]
+
+
+async def test_patterns_ask_on_auto():
+    floor = Floor("auto", words=[("deny", None)])
+    await play(
+        ["<run>GIT \n push</run><run>ls</run>"], ["ok"], floor=floor, patterns=[r"git\s+push"]
+    )
+    assert (floor.asked, floor.ran) == (["GIT \n push"], ["ls"])
+
+
+async def test_off_runs_nothing_and_asks_nobody():
+    played = await play(["<run>a</run>"], ["ok"], floor=Floor("off"))
+    assert (played.floor.ran, played.floor.asked) == ([], [])
+    assert "off in this room" in played.script.told()
+
+
+async def test_the_time_of_people_does_not_count():
+    floor = Floor("ask")
+    limits = replace(LIMITS, seconds=0.2, approval_s=0.4)
+    played = await play(["<run>a</run>"], ["I see."], floor=floor, limits=limits)
+    assert played.end.status == "done"
+
+
+# Failures
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (x.ModelRateLimitError("m", "sk-secret"), "fewer requests"),
+        (x.ModelOverloadedError("m", "sk-secret"), "overloaded"),
+        (x.ModelServerError("m", "sk-secret"), "server had an error"),
+        (x.ModelConnectionError("m", "sk-secret"), "cannot be reached"),
+        (ConnectionResetError("sk-secret"), "broke off"),
+    ],
+)
+async def test_what_may_pass_is_tried_again_and_seen(error, words):
+    played = await play([error], [error], ["Here I am."])
+    assert (played.end.status, played.text) == ("done", "Here I am.")
+    assert [attempt for attempt, _, _ in played.floor.retries] == [1, 2]
+    assert all(words in message for _, message, _ in played.floor.retries)
+    assert "sk-secret" not in str(played.floor.retries)
+
+
+async def test_it_gives_up_after_some_tries():
+    played = await play(*[[x.ModelRateLimitError("m", "no")]] * 4)
+    assert played.end.status == "failed"
+    assert len(played.floor.retries) == 3
+
+
+async def test_it_waits_as_long_as_the_provider_asks():
+    played = await play([x.ModelRateLimitError("m", "no", retry_after=0.01)], ["x"])
+    assert played.floor.retries[0][2] == 0.01
+    played = await play([x.ModelRateLimitError("m", "no", retry_after=3600)])
+    assert (played.end.status, played.floor.retries) == ("failed", [])
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (x.ModelAuthenticationError("m", "sk-secret"), "refused the key"),
+        (x.ModelNotFoundError("m", "sk-secret"), "does not know this model"),
+        (x.ModelQuotaExceededError("m", "sk-secret"), "quota"),
+        (x.ModelContextWindowExceededError("m", "sk-secret"), "too long"),
+        (x.ModelHTTPError(418, "m", "sk-secret"), "HTTP 418"),
+        (x.UnexpectedModelBehavior("sk-secret"), "not understood"),
+        (RuntimeError("sk-secret"), "broke off"),
+    ],
+)
+async def test_what_will_not_pass_ends_the_turn_in_words(error, words):
+    played = await play([error])
+    assert played.end.status == "failed"
+    assert words in played.end.message
+    assert "sk-secret" not in played.end.message
+    assert played.floor.retries == []
+
+
+async def test_a_stream_that_breaks_off_keeps_its_words_and_is_not_said_again():
+    played = await play(["It is ", ConnectionResetError()], ["never asked"])
+    assert (played.end.status, played.text) == ("failed", "It is ")
+    assert "broke off" in played.end.message
+    assert "kept" in played.end.message
+
+
+async def test_a_command_of_an_answer_that_broke_off_does_not_run():
+    played = await play(["<run>ls</run>", ConnectionResetError()], *[[ConnectionResetError()]] * 3)
+    assert (played.end.status, played.floor.ran) == ("failed", [])
+
+
+async def test_an_answer_that_does_not_say_how_it_ended_broke_off():
+    played = await play(["It is "], whole=True)
+    assert (played.end.status, played.text) == ("failed", "It is ")
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        call(args="{not json"),
+        call(args='{"cmd": "ls"}'),
+        call(args='{"command": 7}'),
+        call(args='{"command": "  "}'),
+        call(args='["ls"]'),
+        call("ls", tool="shell"),
+        call("x" * 33_000),
+    ],
+)
+async def test_a_malformed_call_is_told_and_the_model_may_do_better(wanted):
+    played = await play([wanted], [call("ls")], ["ok"], way="native")
+    assert (played.end.status, played.floor.ran) == ("done", ["ls"])
+    assert "Not run: " in played.script.told(1)
+
+
+async def test_malformed_calls_without_end_end_the_turn():
+    played = await play(*[[call(args="{")]] * 5, way="native")
+    assert played.end.status == "failed"
+    assert "cannot be run" in played.end.message
+
+
+@pytest.mark.parametrize("empty", ["", " \n", "\n"])
+async def test_an_empty_answer_is_asked_again_once(empty):
+    assert (await play([empty], ["Hello."])).text.strip() == "Hello."
+    played = await play([empty], [empty])
+    assert played.end.status == "failed"
+    assert "empty answer" in played.end.message
+
+
+async def test_nothing_more_to_say_after_a_command_is_done():
+    played = await play(["Look: <run>ls</run>"], [""], [""])
+    assert (played.end.status, played.text) == ("done", "Look: ")
+
+
+async def test_a_model_that_repeats_itself_is_stopped():
+    again = ("and so on, " for _ in range(10**6))
+    played = await play(again, limits=replace(LIMITS, tokens=10**6))
+    assert played.end.status == "failed"
+    assert "repeats itself" in played.end.message
+    assert len(played.text) < 2_000
+
+
+async def test_a_model_that_runs_the_same_again_and_again_is_stopped():
+    floor = Floor(results=[(OK, "same")] * 9)
+    played = await play(*[["<run>ls</run>"]] * 9, floor=floor)
+    assert played.end.status == "failed"
+    assert "in circles" in played.end.message
+    assert len(floor.ran) == 3
+
+
+async def test_the_same_command_with_other_results_goes_on():
+    floor = Floor(results=[(OK, str(n)) for n in range(5)])
+    played = await play(*[["<run>date</run>"]] * 5, ["ok"], floor=floor)
+    assert played.end.status == "done"
