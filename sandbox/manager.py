@@ -6,7 +6,7 @@ It holds no policy of rooms and no wire; one sandbox's life is `instance.py`'s.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -89,6 +89,17 @@ class Manager:
     async def execute(self, sandbox: SandboxSpec, spec: ExecSpec, sink: OutputSink) -> Process:
         """Run a command, starting its sandbox when it does not run. Raises SandboxUnavailable."""
         return await (await self._instance(sandbox)).execute(spec, sink)
+
+    async def adopt(
+        self,
+        id: str,  # noqa: A002
+        exec_id: str,
+        sink: OutputSink,
+        have: Mapping[str, int],
+    ) -> Process | None:
+        """The surviving exec, its output from `have` on; None where its runner is not known."""
+        del id, exec_id, sink, have  # a restart stops what ran, so nothing survives it
+        return None
 
     async def start(self, sandbox: SandboxSpec) -> SandboxRecord:
         """The record once it runs. Starting an active id starts nothing. Raises

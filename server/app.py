@@ -20,7 +20,7 @@ from server.agent.make import make_agent, open_models
 from server.agent.models import Models
 from server.errors import StartupError
 from server.execlog import ExecLog
-from server.execs import ExecConfig, Execs
+from server.execs import Execs
 from server.folder import DataFolder
 from server.gate import Gate
 from server.handlers import Handlers
@@ -28,6 +28,7 @@ from server.http_api import application
 from server.hub import Hub, sandbox_name
 from server.roomlog import RoomLog
 from server.run import KeepLimits
+from server.running import ExecConfig
 from server.settings import Settings
 from server.static import Page
 from server.store import Store, check_url
@@ -120,7 +121,7 @@ class Server:
         """Settle what an earlier life left, then listen."""
         await self.manager.open()
         for room in await self.hub.roomlog.rooms():
-            await self.execs.settle(room["id"])
+            await self._take_up(room["id"])
             await self.agent.settle(room["id"])
         page = Page()
         if not page.built:
@@ -134,6 +135,14 @@ class Server:
             upgrade=self.gate.upgrade,
         )
         self.port = await self.gate.open(app)
+
+    async def _take_up(self, room_id: str) -> None:
+        """Go on with a room's commands that outlived this server's earlier life."""
+        left = await self.execs.left_running(room_id)
+        room = await self.hub.open(room_id) if left else None
+        for exec_id, running in left.items():
+            if room is not None:
+                await self.execs.take_up(room, exec_id, running)
 
     async def drain(self) -> None:
         """Clients get `bye`, commands end with their sandboxes, ends are stored."""

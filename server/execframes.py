@@ -9,31 +9,27 @@ from server.output import Joiner, Piece
 from server.wire import Outgoing, Output
 
 
-def output_frame(
-    room: str, exec_id: str, stream: str, piece: Piece, pos: int, *, ref: str | None = None
-) -> Outgoing:
-    """`exec.output` for a piece, or `exec.gap` where it holds no bytes and none are kept."""
-    head: dict[str, Any] = {"room": room, "exec": exec_id, "stream": stream}
-    if ref is not None:
-        head["ref"] = ref
+def output_frame(head: Mapping[str, Any], stream: str, piece: Piece, pos: int) -> Outgoing:
+    """`exec.output` for a piece, or `exec.gap` where it holds no bytes and none are kept.
+
+    `head` holds the exec and, where there is one, its room and the `ref` of who asked.
+    """
     if piece.data is None:
-        return gap_frame(head, piece.at, piece.end, kept=False)
-    fields = {"at": piece.at, "size": len(piece.data), "pos": pos}
+        return gap_frame(head, stream, piece.at, piece.end, kept=False)
+    fields = {"stream": stream, "at": piece.at, "size": len(piece.data), "pos": pos}
     return Output({"type": "exec.output", **head, **fields}, piece.data)
 
 
-def gap_frame(head: Mapping[str, Any], start: int, end: int, *, kept: bool) -> Outgoing:
-    """`exec.gap`; `head` holds room, exec and stream."""
-    return Outgoing({"type": "exec.gap", **head, "from": start, "to": end, "kept": kept})
+def gap_frame(
+    head: Mapping[str, Any], stream: str, start: int, end: int, *, kept: bool
+) -> Outgoing:
+    """`exec.gap`: bytes that are not sent; `kept` tells whether they can be read."""
+    fields = {"stream": stream, "from": start, "to": end, "kept": kept}
+    return Outgoing({"type": "exec.gap", **head, **fields})
 
 
 def kept_frames(
-    room: str,
-    exec_id: str,
-    pieces: Mapping[str, Iterable[Piece]],
-    order: Order,
-    *,
-    ref: str | None = None,
+    head: Mapping[str, Any], pieces: Mapping[str, Iterable[Piece]], order: Order
 ) -> list[Outgoing]:
     """Kept pieces of an exec's streams as frames of the usual size, as they were printed."""
     parts = [
@@ -43,7 +39,7 @@ def kept_frames(
         for pos, part in order.split(stream, piece)
     ]
     return [
-        output_frame(room, exec_id, stream, cut, pos + cut.at - part.at, ref=ref)
+        output_frame(head, stream, cut, pos + cut.at - part.at)
         for pos, stream, part in sorted(parts, key=lambda item: item[0])
         for cut in _cuts(part)
     ]

@@ -5,7 +5,7 @@ The room log holds none of it. Positions are byte offsets within a stream.
 
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from server.order import Order
 from server.output import Kept, Piece
@@ -38,6 +38,11 @@ class StreamWriter:
         self._kept_s = kept_s
         self._tail: deque[tuple[int, int]] = deque()
         self.stored = 0
+
+    def resume(self, tail: Iterable[tuple[int, int]], stored: int) -> None:
+        """Begin with a tail of blobs, each by offset and size, stored up to an offset."""
+        self._tail = deque(tail)
+        self.stored = stored
 
     def commands(self, kept: Kept, *, last: bool = False) -> list[Sequence[Argument]]:
         """Commands that store what is new; safe to send again when their answer was lost.
@@ -92,6 +97,16 @@ class ExecLog:
     def writer(self, room: str, exec_id: str, stream: str) -> StreamWriter:
         key = (room, exec_id, stream)
         return StreamWriter(key, self._head_bytes, self._tail_bytes, self._kept_s)
+
+    async def resume(
+        self, room: str, exec_id: str, stream: str, writer: StreamWriter, stored: int
+    ) -> None:
+        """Let a writer go on where one of an earlier life of the server ended."""
+        blobs = await self._store.call("ZRANGE", _key(room, exec_id, f"{stream}:tail"), 0, -1)
+        tail = [
+            (int.from_bytes(blob[:_PLACE_BYTES], "big"), len(blob) - _PLACE_BYTES) for blob in blobs
+        ]
+        writer.resume(tail, stored)
 
     async def store(self, commands: Sequence[Sequence[Argument]]) -> None:
         await self._store.pipeline(commands)

@@ -4,8 +4,7 @@ import asyncio
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from protocol.codec import JSON
@@ -15,31 +14,21 @@ from protocol.model import Participant
 from sandbox.errors import SandboxError
 from sandbox.manager import Manager
 from sandbox.results import ExecResult
-from sandbox.spec import WORKDIR, ExecSpec, SandboxSpec
+from sandbox.spec import WORKDIR, SandboxSpec
 from server import logs
 from server.execlog import ExecLog
 from server.order import Order
 from server.output import Piece
 from server.room import Room, Tasks
-from server.roomlog import Append, Appended, RoomLog
-from server.run import KeepLimits, Run
+from server.roomlog import Append, Appended, RoomLog, Running
+from server.run import Run
+from server.running import ExecConfig, live, result_of, short_id
 
 log = logs.get("exec")
 
 LINGER_S = 6.0
 """A run's output stays in memory this long after its end, for joins that were under way."""
 _RETRY_MIN_S, _RETRY_MAX_S = 0.2, 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class ExecConfig:
-    """What the settings say of commands. `server` tells whose execs are whose in a shared Redis."""
-
-    server: str
-    timeout_ms: int
-    output_limit_bytes: int
-    max_running: int
-    keep: KeepLimits
 
 
 class Execs:
@@ -75,9 +64,8 @@ class Execs:
             message = f"{self._config.max_running} commands run in this room; wait for one to end."
             raise LimitReached(message)
         exec_id = f"{room.id}.{secrets.token_hex(8)}"
-        run = Run(room.id, exec_id, room, self._execlog, self._config.keep)
+        run = self._run(room, exec_id)
         run.takes_input = request.stdin or request.pty is not None
-        run.gone = lambda: self._linger(room, exec_id)
         self._begin(room, run)
         try:
             started = self._started(room, by, request, run, turn)
@@ -88,8 +76,16 @@ class Execs:
         if appended.answer != exec_id:
             self._forget(room, exec_id)
             return appended, self._runs.get(appended.answer)
-        self._tasks.create_task(self._live_and_end(room, by, request, run))
+        sandbox = self._sandbox_of(room.id)
+        work = result_of(self._manager, sandbox, request, run, self._config)
+        self._tasks.create_task(self._live_and_end(room, author(by), run, work))
         return appended, run
+
+    def _run(self, room: Room, exec_id: str) -> Run:
+        head = {"room": room.id, "exec": exec_id}
+        run = Run(room.id, head, room, self._execlog, self._config.keep)
+        run.gone = lambda: self._linger(room, exec_id)
+        return run
 
     def _started(
         self, room: Room, by: Participant, request: Exec, run: Run, turn: str | None
@@ -104,6 +100,8 @@ class Execs:
         }
         if request.pty is not None:
             body["pty"] = request.pty.wire()
+        if request.stdin:
+            body["stdin"] = True
         if request.key is not None:
             body["key"] = request.key
         if turn is not None:
@@ -152,77 +150,67 @@ class Execs:
     def live(self, room: str) -> list[str]:
         return sorted(self._live.get(room, ()))
 
-    async def settle(self, room: str) -> None:
-        """Tell the end of what an earlier life of this server left running: nobody saw it."""
-        for exec_id, running in (await self._roomlog.running(room)).items():
-            if running.server != self._config.server or exec_id in self._runs:
-                continue
-            started = running.started.event()
-            ends = await self._execlog.stored_ends(room, exec_id)
-            await self._execlog.store_ends(room, exec_id, ends, Order())
-            fields = {
-                "ok": False,
-                "reason": "sandbox_terminated",
-                "message": "The server stopped while this ran; how it went on is not known.",
-                "retryable": True,
-                "durationMs": max(0, int(time.time() * 1000) - started["ts"]),
-                "bytes": {"stdout": 0, "stderr": 0, **ends},
-                "truncated": dict.fromkeys(ends, True),
-            }
-            await self._append_exited(room, exec_id, started["by"], fields)
+    # What an earlier life of this server left running
+
+    async def left_running(self, room: str) -> dict[str, Running]:
+        """This server's execs that the log holds as started and not ended, and nobody runs."""
+        found = await self._roomlog.running(room)
+        return {
+            exec_id: running
+            for exec_id, running in found.items()
+            if running.server == self._config.server and exec_id not in self._runs
+        }
+
+    async def take_up(self, room: Room, exec_id: str, running: Running) -> None:
+        """Go on with an exec that outlived its server, or tell the end that nobody saw."""
+        started = running.started.event()
+        run = self._run(room, exec_id)
+        run.takes_input = bool(started.get("stdin")) or "pty" in started
+        ends = await self._execlog.stored_ends(room.id, exec_id)
+        await run.restore(ends)
+        try:
+            sandbox = self._sandbox_of(room.id).id
+            process = await self._manager.adopt(sandbox, short_id(exec_id), run, ends)
+        except SandboxError as error:
+            log.warning("an exec could not be taken up", exec=exec_id, error=error.message)
+            process = None
+        if process is None:
+            await self._settle(room, run, started)
+            return
+        run.process = process
+        run.settled.set()
+        self._begin(room, run)
+        run.started()
+        self._tasks.create_task(self._live_and_end(room, started["by"], run, process.wait()))
+
+    async def _settle(self, room: Room, run: Run, started: dict[str, Any]) -> None:
+        """Tell the end of an exec that its sandbox does not know any more. It is never ok."""
+        elapsed_ms = max(0, int(time.time() * 1000) - started["ts"])
+        result = ExecResult(
+            "sandbox_terminated",
+            "The server stopped while this ran, and its sandbox does not know it any more.",
+            retryable=True,
+            exit_code=None,
+            signal=None,
+            duration_ms=elapsed_ms,
+        )
+        run.started()
+        await self._append_exited(room.id, run.exec, started["by"], await run.finish(result))
+        await self._execlog.store_ends(room.id, run.exec, run.ends(), run.order)
 
     # One life
 
-    async def _live_and_end(self, room: Room, by: Participant, request: Exec, run: Run) -> None:
-        storing = asyncio.ensure_future(run.keep_stored())
+    async def _live_and_end(
+        self, room: Room, by: Mapping[str, Any], run: Run, work: Awaitable[ExecResult]
+    ) -> None:
         try:
-            result = await self._result(room.id, request, run)
-            storing.cancel()
-            run.ended = True
-            run.settled.set()
-            fields = await run.finish(result)
-            await self._tell_end(room, run, author(by), fields)
+            fields = await live(run, work)
+            await self._tell_end(room, run, by, fields)
         finally:
-            storing.cancel()
             self._live.get(room.id, set()).discard(run.exec)
 
-    async def _result(self, room: str, request: Exec, run: Run) -> ExecResult:
-        """Run it; whatever goes wrong becomes a result."""
-        began = time.monotonic()
-        try:
-            run.process = await self._manager.execute(
-                self._sandbox_of(room), self._spec(request, run), run
-            )
-            run.settled.set()
-            if run.cancelled:
-                await run.process.cancel()
-            return await run.process.wait()
-        except SandboxError as error:
-            reason, message = "sandbox_unavailable", error.message
-        except Exception:
-            incident = secrets.token_hex(4)
-            log.exception("an exec failed", room=room, exec=run.exec, incident=incident)
-            reason = "internal_error"
-            message = f"Something went wrong on the server; incident {incident}."
-        elapsed_ms = int((time.monotonic() - began) * 1000)
-        retryable = reason == "sandbox_unavailable"
-        return ExecResult(reason, message, retryable, None, None, elapsed_ms)
-
-    def _spec(self, request: Exec, run: Run) -> ExecSpec:
-        return ExecSpec(
-            exec=run.exec.rpartition(".")[2],
-            command=request.command,
-            argv=None if request.argv is None else tuple(request.argv),
-            cwd=request.cwd,
-            env=request.env or {},
-            timeout_ms=request.timeout_ms or self._config.timeout_ms,
-            stdin=request.stdin,
-            pty=None if request.pty is None else (request.pty.cols, request.pty.rows),
-            output_limit_bytes=self._config.output_limit_bytes,
-        )
-
     async def _tell_end(
-        self, room: Room, run: Run, by: dict[str, Any], fields: dict[str, Any]
+        self, room: Room, run: Run, by: Mapping[str, Any], fields: dict[str, Any]
     ) -> None:
         """Append `exec.exited`; Redis may be away for a while, so until it is taken."""
         wait_s = _RETRY_MIN_S

@@ -231,7 +231,9 @@ class Handlers:
         stream = command.stream
         span = (command.at, command.at + command.limit)
         pieces, end, order = await self._hub.execs.read(room_id, command.exec, stream, span)
-        frames = kept_frames(room_id, command.exec, {stream: pieces}, order, ref=command.ref)
+        head = {"room": room_id, "exec": command.exec}
+        head |= {} if command.ref is None else {"ref": command.ref}
+        frames = kept_frames(head, {stream: pieces}, order)
         for frame in frames:
             session.send(frame)
         reached = pieces[-1].end if pieces else command.at

@@ -143,12 +143,12 @@ async def _ended_output(
         if known is None or left < 0:
             frames[event[1]] = [_gap(room, event[1], *item) for item in printed.items()]
         else:
-            frames[event[1]] = kept_frames(room, event[1], pieces, known[1])
+            frames[event[1]] = kept_frames({"room": room, "exec": event[1]}, pieces, known[1])
     return frames
 
 
 def _gap(room: str, exec_id: str, stream: str, end: int) -> Outgoing:
-    return gap_frame({"room": room, "exec": exec_id, "stream": stream}, 0, end, kept=True)
+    return gap_frame({"room": room, "exec": exec_id}, stream, 0, end, kept=True)
 
 
 def _joined(replay: _Replay, facts: Facts) -> dict[str, Any]:

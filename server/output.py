@@ -54,6 +54,10 @@ class Kept:
             self._trim()
         self.end = at + len(data)
 
+    def skip(self, position: int) -> None:
+        """Go on from `position`; what lies before it and is not here is a hole."""
+        self.end = max(self.end, position)
+
     def _trim(self) -> None:
         while self._tail_size - len(self._tail[0][1]) >= self._tail_bytes:
             self._tail_size -= len(self._tail.popleft()[1])

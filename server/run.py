@@ -5,7 +5,7 @@ It publishes to a room and acknowledges to the sandbox; how commands run is `san
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from server.order import Order
 from server.outbox import Source
 from server.output import Allowance, Joiner, Kept, Piece
 from server.store import Argument
+from server.terminal import AnswerFilter
 from server.wire import Outgoing
 
 log = logs.get("exec")
@@ -60,23 +61,34 @@ class StreamOut:
         self.kept = Kept(limits.head_bytes, limits.tail_bytes)
         self.joiner = Joiner(time.monotonic)
         self.writer = writer
+        self.filter = AnswerFilter()
+        self.received = 0
         self.gap_from: int | None = None
         self._run = run
 
     def gap_frame(self, start: int, end: int) -> Outgoing:
         """The frame that tells of bytes which are not sent."""
-        head = {"room": self._run.room, "exec": self._run.exec, "stream": self.name}
-        return gap_frame(head, start, end, kept=self.kept.has(start, end))
+        kept = self.kept.has(start, end)
+        return gap_frame(self._run.head, self.name, start, end, kept=kept)
 
 
 class Run:
-    """The owner of one exec, from its start to its end. An `OutputSink` of the sandbox's."""
+    """The owner of one exec, from its start to its end. An `OutputSink` of the sandbox's.
+
+    `space` is where its output is stored; `head` stands in its frames: the exec, and its room.
+    """
 
     def __init__(
-        self, room: str, exec_id: str, place: Place, execlog: ExecLog, limits: KeepLimits
+        self,
+        space: str,
+        head: Mapping[str, Any],
+        place: Place,
+        execlog: ExecLog,
+        limits: KeepLimits,
     ) -> None:
-        self.room = room
-        self.exec = exec_id
+        self.space = space
+        self.head = head
+        self.exec = str(head["exec"])
         self.limits = limits
         self.streams: dict[str, StreamOut] = {}
         self.process: Process | None = None
@@ -119,13 +131,11 @@ class Run:
             return
         self._open.set()
         for stream in self.streams.values():
-            for piece in stream.kept.read(0, stream.kept.end):
+            for piece in stream.kept.read(stream.joiner.position, stream.kept.end):
                 if piece.data is not None:
                     self._publish(stream, stream.joiner.add(piece.data))
                 else:
-                    self._publish(stream, stream.joiner.due(end=True))
-                    stream.joiner.skip(piece.end)
-                    self._leave_out(stream, piece)
+                    self._leave_hole(stream, piece)
             self._grant(stream)
         self._arm()
 
@@ -135,23 +145,62 @@ class Run:
     # Output
 
     def output(self, stream: str, at: int, data: bytes) -> None:
-        """Take output from the sandbox: keep it, send it on, ask for more."""
+        """Take output from the sandbox: keep it, send it on, ask for more.
+
+        What was had before is skipped; a jump of `at` is a hole, told as a gap.
+        """
         out = self.streams.get(stream) or self._new_stream(stream)
-        out.kept.add(at, data)
-        self._dirty.set()
+        if at > out.received:
+            self._take(out, out.filter.flush())
+            self._skip(out, at)
+        data = data[max(0, out.received - at) :]
+        out.received += len(data)
+        self._take(out, out.filter.feed(data) if stream == "pty" else data)
         if self._open.is_set():
-            self._publish(out, out.joiner.add(data))
             self._grant(out)
             self._arm()
 
+    def _take(self, out: StreamOut, data: bytes) -> None:
+        out.kept.add(out.kept.end, data)
+        self._dirty.set()
+        if self._open.is_set():
+            self._publish(out, out.joiner.add(data))
+
+    def _skip(self, out: StreamOut, position: int) -> None:
+        """Go on from `position`, which the sandbox has bytes from; those before it are lost."""
+        hole = Piece(out.kept.end, position, None)
+        out.kept.skip(position)
+        out.received = position
+        if self._open.is_set():
+            self._leave_hole(out, hole)
+
+    def _leave_hole(self, stream: StreamOut, hole: Piece) -> None:
+        self._publish(stream, stream.joiner.due(end=True))
+        stream.joiner.skip(hole.end)
+        self._leave_out(stream, hole)
+
+    async def restore(self, ends: Mapping[str, int]) -> None:
+        """Begin with what an earlier life of the server stored, up to `ends`; nothing is sent."""
+        for name, end in ends.items():
+            out = self._new_stream(name)
+            for piece in await self._execlog.read(self.space, self.exec, name, (0, end)):
+                if piece.data is not None:
+                    out.kept.skip(piece.at)
+                    out.kept.add(piece.at, piece.data)
+            out.kept.skip(end)
+            out.received = end
+            out.joiner.skip(end)
+            self.order.note(name, 0, end)
+            await self._execlog.resume(self.space, self.exec, name, out.writer, end)
+
     def _new_stream(self, name: str) -> StreamOut:
-        writer = self._execlog.writer(self.room, self.exec, name)
+        writer = self._execlog.writer(self.space, self.exec, name)
         stream = self.streams[name] = StreamOut(self, name, writer)
         return stream
 
     def _grant(self, stream: StreamOut) -> None:
         if self.process is not None:
-            self.process.grant(stream.name, stream.kept.end + CREDIT_BYTES)
+            self.process.grant(stream.name, stream.received + CREDIT_BYTES)
 
     def _publish(self, stream: StreamOut, pieces: list[Piece]) -> None:
         for piece in pieces:
@@ -160,7 +209,7 @@ class Run:
                 continue
             self._end_gap(stream, piece.at)
             pos = self.order.note(stream.name, piece.at, piece.end - piece.at)
-            frame = output_frame(self.room, self.exec, stream.name, piece, pos)
+            frame = output_frame(self.head, stream.name, piece, pos)
             self._place.broadcast_output(stream, piece.at, piece.end, frame)
 
     def _leave_out(self, stream: StreamOut, piece: Piece) -> None:
@@ -233,6 +282,7 @@ class Run:
         if self._timer is not None:
             self._timer.cancel()
         for stream in self.streams.values():
+            self._take(stream, stream.filter.flush())
             self._publish(stream, stream.joiner.due(end=True))
             self._end_gap(stream, stream.kept.end)
         if self.streams:
@@ -245,7 +295,7 @@ class Run:
                 if self._unsent:
                     await self._store()  # what an earlier try had made
                 await self._store(last=True)
-                await self._execlog.store_ends(self.room, self.exec, self.ends(), self.order)
+                await self._execlog.store_ends(self.space, self.exec, self.ends(), self.order)
             except DuetError:
                 await asyncio.sleep(_RETRY_S)
             else:
@@ -295,4 +345,4 @@ class Run:
             name: stream.kept.read(0, stream.joiner.position)
             for name, stream in self.streams.items()
         }
-        return kept_frames(self.room, self.exec, pieces, self.order)
+        return kept_frames(self.head, pieces, self.order)

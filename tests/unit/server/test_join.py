@@ -55,7 +55,7 @@ class World:
     def exec(self, number):
         name = f"blue.{number}"
         if name not in self.runs:
-            run = Run("blue", name, self.room, self.execlog, LIMITS)
+            run = Run("blue", {"room": "blue", "exec": name}, self.room, self.execlog, LIMITS)
             self.runs[name] = self.room.execs[name] = run
             self.printed[name] = b""
             self.published.append(self.roomlog.append(type="exec.started", exec=name))

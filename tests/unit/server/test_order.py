@@ -69,7 +69,9 @@ def test_kept_output_comes_as_it_was_printed(printed, head, tail, again) -> None
     for stream, data in printed:
         streams[stream].add(streams[stream].end, data)
     pieces = {name: list(kept.read(0, kept.end)) for name, kept in streams.items()}
-    made = kept_frames("blue", "x", pieces, stored(order) if again else order, ref="r")
+    made = kept_frames(
+        {"room": "blue", "exec": "x", "ref": "r"}, pieces, stored(order) if again else order
+    )
     frames = [fields_of(frame) for frame in made]
     have, last = dict.fromkeys(ends, 0), -1
     for frame in frames:
@@ -95,7 +97,9 @@ def test_kept_pieces_become_frames_of_the_usual_size(data, times) -> None:
     order.note("stdout", 0, len(data))
     frames = [
         fields_of(frame)
-        for frame in kept_frames("blue", "x", {"stdout": [Piece(0, len(data), data)]}, order)
+        for frame in kept_frames(
+            {"room": "blue", "exec": "x"}, {"stdout": [Piece(0, len(data), data)]}, order
+        )
     ]
     assert b"".join(data_of(frame) for frame in frames) == data
     assert all(0 < frame["size"] <= FRAME_BYTES for frame in frames)

@@ -88,7 +88,7 @@ def running(limits=WIDE, store=None):
             tail_bytes=limits.tail_bytes,
             kept_s=60,
         )
-        run = Run("blue", "blue.x", Place(), log, limits)
+        run = Run("blue", {"room": "blue", "exec": "blue.x"}, Place(), log, limits)
         run.process = Process()
         yield run
 

@@ -1,0 +1,92 @@
+"""One command's life, wherever it was asked for: its spec, its result, its output kept.
+
+Where its start and end are told is for `execs` (rooms) and `solo` (sandboxes without one).
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.commands import Exec
+from sandbox.errors import InvalidSpec, SandboxError
+from sandbox.manager import Manager
+from sandbox.results import ExecResult
+from sandbox.spec import ExecSpec, SandboxSpec
+from server import logs
+from server.run import KeepLimits, Run
+
+log = logs.get("exec")
+
+
+@dataclass(frozen=True, slots=True)
+class ExecConfig:
+    """What the settings say of commands. `server` tells whose execs are whose in a shared Redis."""
+
+    server: str
+    timeout_ms: int
+    output_limit_bytes: int
+    max_running: int
+    keep: KeepLimits
+
+
+def spec_of(request: Exec, exec_id: str, config: ExecConfig) -> ExecSpec:
+    """What the sandbox is told of a request. Raises InvalidSpec."""
+    return ExecSpec(
+        exec=short_id(exec_id),
+        command=request.command,
+        argv=None if request.argv is None else tuple(request.argv),
+        cwd=request.cwd,
+        env=request.env or {},
+        timeout_ms=request.timeout_ms or config.timeout_ms,
+        stdin=request.stdin,
+        pty=None if request.pty is None else (request.pty.cols, request.pty.rows),
+        output_limit_bytes=config.output_limit_bytes,
+    )
+
+
+def short_id(exec_id: str) -> str:
+    """An exec's id within its sandbox: ids on the wire name their place before it."""
+    return exec_id.rpartition(".")[2]
+
+
+async def result_of(
+    manager: Manager, sandbox: SandboxSpec, request: Exec, run: Run, config: ExecConfig
+) -> ExecResult:
+    """Run it; whatever goes wrong becomes a result."""
+    began = time.monotonic()
+    try:
+        spec = spec_of(request, run.exec, config)
+        run.process = await manager.execute(sandbox, spec, run)
+        run.settled.set()
+        if run.cancelled:
+            await run.process.cancel()
+        return await run.process.wait()
+    except InvalidSpec as error:
+        return _failed("command_failed", error.message, began, retryable=False)
+    except SandboxError as error:
+        return _failed("sandbox_unavailable", error.message, began, retryable=True)
+    except Exception:
+        incident = secrets.token_hex(4)
+        log.exception("an exec failed", exec=run.exec, incident=incident)
+        message = f"Something went wrong on the server; incident {incident}."
+        return _failed("internal_error", message, began, retryable=False)
+
+
+def _failed(reason: str, message: str, began: float, *, retryable: bool) -> ExecResult:
+    elapsed_ms = int((time.monotonic() - began) * 1000)
+    return ExecResult(reason, message, retryable, None, None, elapsed_ms)
+
+
+async def live(run: Run, work: Awaitable[ExecResult]) -> dict[str, Any]:
+    """Await a command's result while its output is stored; returns the fields of its end."""
+    storing = asyncio.ensure_future(run.keep_stored())
+    try:
+        result = await work
+        run.ended = True
+        run.settled.set()
+    finally:
+        storing.cancel()
+    return await run.finish(result)
