@@ -79,12 +79,27 @@ async def test_drawers_open_by_enter_and_close_by_escape(arrive, server):
         await ada.page.keyboard.press("Enter")
         await expect(ada.at(panel)).to_be_in_viewport(ratio=1)
         # What lies under the drawer is out of reach.
-        inside = f"() => document.activeElement.closest('#{which}') !== null"
-        for _ in range(3):
-            assert await ada.page.evaluate(inside)
+        await expect(ada.at(panel)).to_be_focused()
+        place = f"""() => document.activeElement.closest('#{which}') ? 'drawer'
+            : document.activeElement === document.body ? 'browser' : document.activeElement.outerHTML"""
+        places = []
+        for _ in range(10):
             await ada.page.keyboard.press("Tab")
-            if await ada.page.evaluate("() => document.activeElement === document.body"):
-                break
+            places.append(await ada.page.evaluate(place))
+        assert places[0] == "drawer"
+        assert set(places) <= {"drawer", "browser"}
         await ada.page.keyboard.press("Escape")
         await expect(ada.at(panel)).not_to_be_visible()
         await expect(ada.at(f"open-{which}")).to_be_focused()
+
+
+async def test_the_skip_link_leads_to_the_composer(arrive, server):
+    ada = await arrive("Ada", f"/r/{await server.new_room()}")
+    await expect(ada.input).to_be_focused()
+    await ada.page.evaluate("document.activeElement.blur()")
+    skip = ada.page.get_by_role("link", name="Skip to the composer")
+    await skip.focus()
+    await expect(skip).to_be_in_viewport(ratio=1)
+    await ada.page.keyboard.press("Enter")
+    await expect(ada.input).to_be_focused()
+    await expect(ada.at("room-title")).to_be_visible()

@@ -17,9 +17,11 @@ export function Shell() {
   const inRoom = session !== undefined && (!problem || problem.passing);
   return (
     <div class={`shell${inRoom ? "" : " wide"}`}>
-      <a class="skip" href="#composer">
-        Skip to the composer
-      </a>
+      {inRoom && (
+        <a class="skip" href="#composer" inert={drawer.value !== undefined}>
+          Skip to the composer
+        </a>
+      )}
       <RoomsPanel />
       <div class="middle" inert={drawer.value !== undefined}>
         <LinkBanner />
