@@ -1,9 +1,9 @@
-"""A real Valkey for each test, and what stands on it."""
+"""A real Valkey, shared by tests that only use it, and what stands on it."""
 
+import asyncio
 import contextlib
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +13,10 @@ from server.valkey import EmbeddedValkey
 
 
 class Node:
-    """One embedded Valkey with stores on it; `kill` and `again` are its accidents."""
+    """An embedded Valkey with stores on it, which are closed when the test ends."""
 
-    def __init__(self, folder: Path):
-        self.valkey = EmbeddedValkey(folder)
+    def __init__(self, valkey):
+        self.valkey = valkey
         self.durable = self.valkey.runs.ids
         self._stores = []
 
@@ -31,20 +31,37 @@ class Node:
     async def close(self):
         for store in self._stores:
             await store.close()
-        with contextlib.suppress(ProcessLookupError):
-            self.signal(signal.SIGCONT)
-        await self.valkey.close()
+
+
+@pytest.fixture(scope="session")
+def shared_valkey(tmp_path_factory):
+    """One Valkey for all tests that do not harm it."""
+    with asyncio.Runner() as runner:
+        valkey = EmbeddedValkey(tmp_path_factory.mktemp("shared") / "valkey")
+        runner.run(valkey.open())
+        try:
+            yield valkey
+        finally:
+            runner.run(valkey.close())
 
 
 @pytest.fixture
-async def node(tmp_path):
-    """A Valkey of this test's own."""
-    node = Node(tmp_path / "valkey")
-    await node.valkey.open()
+async def node(request, tmp_path, shared_valkey):
+    """A Valkey with nothing in it; a module's own where it sets OWN_VALKEY."""
+    own = getattr(request.module, "OWN_VALKEY", False)
+    valkey = EmbeddedValkey(tmp_path / "valkey") if own else shared_valkey
+    if own:
+        await valkey.open()
+    node = Node(valkey)
     try:
+        await node.store().call("FLUSHALL")
         yield node
     finally:
         await node.close()
+        if own:
+            with contextlib.suppress(ProcessLookupError):
+                node.signal(signal.SIGCONT)
+            await valkey.close()
 
 
 @pytest.fixture

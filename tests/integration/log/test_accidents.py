@@ -17,6 +17,8 @@ from server.valkey import EmbeddedValkey
 from tests.integration.log.appends import exited, message, started
 from tests.integration.log.proxy import Proxy
 
+OWN_VALKEY = True
+
 
 async def count(log):
     entries, _ = await log.page("blue", before=None, after=0, limit=200)

@@ -14,6 +14,8 @@ from tests.integration.log.appends import message
 from tests.integration.log.test_accidents import killed, watched
 from tests.unit.server.rooms import Listener, Tasks
 
+OWN_VALKEY = True
+
 
 @contextlib.asynccontextmanager
 async def background(work):
