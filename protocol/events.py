@@ -106,6 +106,7 @@ class ExecStarted(Persisted):
     command: str
     cwd: str
     turn: str | None = None
+    stdin: bool | None = None
     pty: PtySize | None = None
 
 

@@ -343,6 +343,7 @@ export interface ExecStarted {
   command: string;
   cwd: string;
   turn?: string;
+  stdin?: boolean;
   pty?: PtySize;
 }
 
