@@ -12,6 +12,7 @@ from server.agent.models import Models
 from server.app import running
 from server.settings import Settings
 from tests.integration.server import harness
+from tests.integration.server.harness import JSON, MSGPACK, SANDBOX_S
 
 pydantic_ai.models.ALLOW_MODEL_REQUESTS = False
 
@@ -83,3 +84,23 @@ async def house(tmp_path, monkeypatch):
             return opened
 
         yield begin
+
+
+@contextlib.asynccontextmanager
+async def two(house, room=None):
+    room = room or await house.new_room()
+    async with house.client(JSON, "Alice") as alice, house.client(MSGPACK, "Bob") as bob:
+        await alice.join(room)
+        await bob.join(room)
+        yield room, alice, bob
+
+
+async def finished(client, turn, limit_s=SANDBOX_S):
+    return await client.until(
+        lambda f: f["type"] == "agent.finished" and f["turn"] == turn, limit_s=limit_s
+    )
+
+
+def of_turn(client, turn):
+    """The persisted events of a turn, live, in order."""
+    return [f for f in client.frames if f.get("turn") == turn and "offset" in f and "by" in f]

@@ -1,24 +1,6 @@
 """A turn from the question to its message: words, commands, results, and what everybody sees."""
 
-import contextlib
-
-from tests.integration.agent.conftest import call
-from tests.integration.server.harness import JSON, SANDBOX_S
-
-
-@contextlib.asynccontextmanager
-async def two(house, room=None):
-    room = room or await house.new_room()
-    async with house.client(JSON, "Alice") as alice, house.client("duet.v1.msgpack", "Bob") as bob:
-        await alice.join(room)
-        await bob.join(room)
-        yield room, alice, bob
-
-
-async def finished(client, turn, limit_s=SANDBOX_S):
-    return await client.until(
-        lambda f: f["type"] == "agent.finished" and f["turn"] == turn, limit_s=limit_s
-    )
+from tests.integration.agent.conftest import call, finished, two
 
 
 async def test_a_question_is_answered_word_by_word_for_everyone(house):

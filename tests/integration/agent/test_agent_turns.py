@@ -1,0 +1,436 @@
+"""Turns of a room: in order, stopped, decided about, joined in the middle, settled after a restart."""
+
+import asyncio
+import time
+
+import pytest
+from pydantic_ai.exceptions import ModelRateLimitError
+
+from protocol.model import Participant
+from server.agent import loop, turns
+from server.agent.turns import Agent, AgentConfig
+from tests.integration.agent.conftest import call, finished, of_turn, two
+from tests.integration.server.harness import JSON, MSGPACK, SANDBOX_S
+
+
+def types(events):
+    return [event["type"] for event in events]
+
+
+async def ask(client, room, text="Q?", **fields):
+    return (await client.ok("ask", room=room, text=text, **fields))["turn"]
+
+
+async def started(client, turn):
+    await client.until(lambda f: f["type"] == "agent.started" and f["turn"] == turn)
+
+
+async def test_questions_wait_in_order_and_are_seen(house):
+    gate = asyncio.Event()
+    opened = await house(["one", gate, "."], ["two"], ["three"])
+    async with two(opened) as (room, alice, bob):
+        first = await ask(alice, room, "A?")
+        await bob.until("agent.delta")
+        second, third = await ask(bob, room, "B?"), await ask(alice, room, "C?")
+        await alice.until(lambda f: f["type"] == "agent.queued" and f["turn"] == third)
+        assert types(of_turn(alice, second)) == ["agent.queued"]
+        gate.set()
+        await finished(alice, third)
+        log = [(f["type"], f["turn"]) for f in alice.log(room)]
+        assert log == [
+            ("agent.queued", first),
+            ("agent.started", first),
+            ("agent.queued", second),
+            ("agent.queued", third),
+            ("message", first),
+            ("agent.finished", first),
+            *[
+                (kind, turn)
+                for turn in (second, third)
+                for kind in ("agent.started", "message", "agent.finished")
+            ],
+        ]
+        assert [m["text"] for m in alice.of("message")] == ["one.", "two", "three"]
+
+
+async def test_stop_ends_the_command_and_the_turn_and_the_next_question_works(house):
+    opened = await house(["I wait. <run>echo on; sleep 300 & sleep 300</run>"], ["Here."])
+    async with two(opened) as (room, alice, bob):
+        turn = await ask(alice, room)
+        run = await bob.until("exec.started", limit_s=SANDBOX_S)
+        await bob.printed(run["exec"], b"on\n")
+        await bob.ok("agent.stop", room=room, turn=turn)
+        end = await finished(alice, turn)
+        assert (end["status"], end["message"]) == ("stopped", "Bob stopped this.")
+        exited = alice.of("exec.exited")[0]
+        assert (exited["exec"], exited["reason"]) == (run["exec"], "cancelled")
+        assert exited["offset"] < end["offset"]
+        message = alice.of("message")[0]
+        assert (message["text"], message["partial"]) == ("I wait. ", True)
+        again = await ask(bob, room)
+        assert (await finished(alice, again))["status"] == "done"
+        gone = await bob.refused("agent.stop", room=room, turn=turn)
+        assert gone["code"] == "unknown_turn"
+
+
+async def test_a_stuck_model_is_stopped_at_once_and_a_waiting_turn_too(house):
+    opened = await house(["Hm", asyncio.Event()], ["Here."])
+    async with two(opened) as (room, alice, bob):
+        first = await ask(alice, room)
+        await bob.until("agent.delta")
+        waiting = await ask(bob, room)
+        last = await ask(bob, room)
+        await alice.ok("agent.stop", room=room, turn=waiting)
+        assert (await finished(bob, waiting))["status"] == "stopped"
+        assert types(of_turn(bob, waiting)) == ["agent.queued", "agent.finished"]
+        await bob.ok("agent.stop", room=room, turn=first)
+        assert (await finished(bob, first))["status"] == "stopped"
+        assert (await finished(bob, last))["status"] == "done"
+
+
+async def test_a_stuck_model_is_cut_at_its_limit_and_the_room_goes_on(house):
+    opened = await house(["It is", asyncio.Event()], ["Four."], agent_max_seconds=0.5)
+    async with two(opened) as (room, alice, _bob):
+        end = await finished(alice, await ask(alice, room))
+        assert end["status"] == "limit"
+        assert "0.5 seconds" in end["message"]
+        assert alice.of("message")[0]["partial"] is True
+        assert (await finished(alice, await ask(alice, room)))["status"] == "done"
+
+
+# Approval
+
+
+async def waits(client, number=0):
+    return await client.until(
+        lambda f: f["type"] == "agent.approval" and client.of("agent.approval").index(f) == number,
+        limit_s=SANDBOX_S,
+    )
+
+
+async def set_approval(opened, room, mode):
+    status, facts = await opened.http("PATCH", f"/api/rooms/{room}", {"agent": {"approval": mode}})
+    assert (status, facts["agent"]["approval"]) == (200, mode)
+
+
+async def test_the_first_answer_wins_and_everyone_sees_whose(house):
+    command = "printf '%s' \"a  b\""
+    opened = await house([f"<run>{command}</run>"], ["ok"])
+    async with two(opened) as (room, alice, bob):
+        await set_approval(opened, room, "ask")
+        assert (await alice.until("room.updated"))["agent"] == {"approval": "ask"}
+        turn = await ask(alice, room)
+        wanted = await waits(bob)
+        assert wanted["command"] == command
+        assert 0 < wanted["expiresTs"] - time.time() * 1000 <= 120_000
+        assert alice.of("exec.started") == []
+        decision = {"room": room, "turn": turn, "call": wanted["call"]}
+        await bob.ok("agent.decide", **decision, decision="allow")
+        late = await alice.refused("agent.decide", **decision, decision="deny")
+        assert (late["code"], "Bob" in late["message"]) == ("conflict", True)
+        await finished(alice, turn)
+        (decided,) = alice.of("agent.decided")
+        assert (decided["by"]["name"], decided["decision"]) == ("Bob", "allow")
+        assert alice.of("exec.started")[0]["command"] == command
+        assert alice.of("exec.exited")[0]["stdout"] == "a  b"
+
+
+async def test_many_answers_at_once_are_one(house):
+    opened = await house(["<run>echo x</run>"], ["ok"], agent_approval="ask")
+    async with two(opened) as (room, alice, bob):
+        turn = await ask(alice, room)
+        wanted = await waits(bob)
+        fields = {"room": room, "turn": turn, "call": wanted["call"]}
+        replies = await asyncio.gather(
+            *(
+                client.ask("agent.decide", **fields, decision=word)
+                for client in (alice, bob)
+                for word in ("deny", "allow", "always")
+            )
+        )
+        assert sorted(reply["type"] for reply in replies) == ["ack", *["error"] * 5]
+        await finished(alice, turn)
+        assert len(alice.of("agent.decided")) == 1
+
+
+async def test_a_denial_and_its_note_reach_the_model(house):
+    opened = await house(["<run>rm a</run>"], ["I leave it."], agent_approval="ask")
+    async with two(opened) as (room, alice, bob):
+        turn = await ask(alice, room)
+        wanted = await waits(bob)
+        fields = {"room": room, "turn": turn, "call": wanted["call"], "note": "keep a"}
+        await bob.ok("agent.decide", **fields, decision="deny")
+        assert (await finished(alice, turn))["status"] == "done"
+        assert alice.of("agent.decided")[0]["note"] == "keep a"
+        assert alice.of("exec.started") == []
+    assert "denied by Bob" in opened.script.told()
+    assert "keep a" in opened.script.told()
+
+
+async def test_no_answer_in_time_is_a_denial_by_the_server(house):
+    opened = await house(["<run>x</run>"], ["ok"], agent_approval="ask", agent_approval_s=0.2)
+    async with two(opened) as (room, alice, _bob):
+        turn = await ask(alice, room)
+        assert (await finished(alice, turn))["status"] == "done"
+        (decided,) = alice.of("agent.decided")
+        assert (decided["by"]["id"], decided["decision"]) == ("server", "deny")
+        reply = await alice.refused(
+            "agent.decide", room=room, turn=turn, call=decided["call"], decision="allow"
+        )
+        assert reply["code"] == "unknown_turn"
+
+
+async def test_always_allows_the_rest_of_this_turn_alone(house):
+    answers = [["<run>echo 1</run><run>echo 2</run>"], ["ok"], ["<run>echo 3</run>"], ["ok"]]
+    opened = await house(*answers, agent_approval="ask", agent_approval_s=0.3)
+    async with two(opened) as (room, alice, bob):
+        turn = await ask(alice, room)
+        wanted = await waits(bob)
+        await bob.ok("agent.decide", room=room, turn=turn, call=wanted["call"], decision="always")
+        await finished(alice, turn)
+        assert [run["command"] for run in alice.of("exec.started")] == ["echo 1", "echo 2"]
+        await finished(alice, await ask(alice, room))
+        assert len(alice.of("agent.approval")) == 2
+        assert len(alice.of("exec.started")) == 2
+
+
+async def test_stopping_a_turn_that_waits_for_people(house):
+    opened = await house(["<run>x</run>"], agent_approval="ask")
+    async with two(opened) as (room, alice, bob):
+        turn = await ask(alice, room)
+        await waits(bob)
+        await bob.ok("agent.stop", room=room, turn=turn)
+        assert (await finished(alice, turn))["status"] == "stopped"
+
+
+async def test_off_runs_nothing_and_a_pattern_asks_on_auto(house):
+    opened = await house(
+        ["<run>x</run>"], ["ok"], ["<run>git push</run>"], ["ok"], agent_approval_s=0.2
+    )
+    async with two(opened) as (room, alice, _bob):
+        await set_approval(opened, room, "off")
+        await finished(alice, await ask(alice, room))
+        assert "cannot run commands" in opened.script.told(0)
+        await set_approval(opened, room, "auto")
+        await finished(alice, await ask(alice, room))
+        assert [f["command"] for f in alice.of("agent.approval")] == ["git push"]
+        assert alice.of("exec.started") == []
+
+
+@pytest.mark.parametrize("body", [{"agent": {"approval": "maybe"}}, {"agent": {}}, {"agent": 1}])
+async def test_an_unknown_approval_is_refused(house, body):
+    opened = await house()
+    room = await opened.new_room()
+    status, answer = await opened.http("PATCH", f"/api/rooms/{room}", body)
+    assert (status, answer["error"]) == (400, "invalid request")
+
+
+# Who joins, keys, unknown things
+
+
+async def test_who_joins_in_the_middle_sees_the_text_so_far_and_then_the_rest(house):
+    gate, more = asyncio.Event(), asyncio.Event()
+    opened = await house(["It is \U0001f389 ", gate, "really ", more, "four."])
+    async with two(opened) as (room, alice, _bob):
+        turn = await ask(alice, room, "2+2?")
+        await alice.until("agent.delta")
+        waiting = await ask(alice, room, "Next?")
+        async with opened.client(MSGPACK, "Cleo") as cleo:
+            joined = await cleo.join(room)
+            assert joined["participants"][0] == {
+                "id": "agent",
+                "name": "duet",
+                "kind": "agent",
+                "role": "member",
+            }
+            first, second = joined["turns"]
+            assert (first["turn"], first["status"], first["question"]) == (turn, "thinking", "2+2?")
+            assert (first["by"]["name"], first["text"]) == ("Alice", "It is \U0001f389 ")
+            assert (second["turn"], second["status"]) == (waiting, "queued")
+            gate.set()
+            await cleo.until("agent.delta")
+            more.set()
+            await finished(cleo, turn)
+            text = first["text"]
+            for delta in cleo.of("agent.delta", turn=turn):
+                assert delta["at"] == len(text)
+                text += delta["text"]
+            assert text == "It is \U0001f389 really four." == cleo.of("message")[0]["text"]
+        async with opened.client(JSON, "Dan") as dan:
+            await finished(alice, waiting)
+            assert (await dan.join(room))["turns"] == []
+
+
+async def test_who_joins_while_people_are_asked_can_answer(house):
+    opened = await house(["<run>echo x</run>"], ["ok"], agent_approval="ask")
+    async with two(opened) as (room, alice, _bob):
+        turn = await ask(alice, room)
+        wanted = await waits(alice)
+        async with opened.client(JSON, "Cleo") as cleo:
+            (open_turn,) = (await cleo.join(room))["turns"]
+            assert open_turn["status"] == "approval"
+            assert open_turn["calls"] == [
+                {
+                    "call": wanted["call"],
+                    "command": "echo x",
+                    "status": "approval",
+                    "expiresTs": wanted["expiresTs"],
+                }
+            ]
+            call_id = open_turn["calls"][0]["call"]
+            await cleo.ok("agent.decide", room=room, turn=turn, call=call_id, decision="allow")
+            await finished(alice, turn)
+        assert alice.of("agent.decided")[0]["by"]["name"] == "Cleo"
+
+
+async def test_a_key_makes_asking_safe_to_retry(house):
+    opened = await house(["one"], ["two"])
+    async with two(opened) as (room, alice, _bob):
+        turn = await ask(alice, room, "Q?", key="k")
+        assert await ask(alice, room, "Q?", key="k") == turn
+        await finished(alice, turn)
+        assert await ask(alice, room, "Q?", key="k") == turn
+        other = await alice.refused("ask", room=room, text="Other?", key="k")
+        assert other["code"] == "key_conflict"
+        assert (await alice.refused("say", room=room, text="Q?", key="k"))["code"] == "key_conflict"
+        assert len(alice.of("agent.queued")) == 1
+        said = {"room": room, "text": "@duet hello", "key": "s"}
+        first, second = await alice.ok("say", **said), await alice.ok("say", **said)
+        assert first["id"] == second["id"]
+        await alice.until(lambda f: f["type"] == "agent.finished" and f["turn"] != turn)
+        assert [f.get("replyTo") for f in alice.of("agent.queued")] == [None, first["id"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("@duet hi", True),
+        ("hi, @Duet!", True),
+        ("(@duet) x", True),
+        ("me@duet.example", False),
+        ("@duets", False),
+        ("@duet-2", False),
+        ("`@duet`", False),
+        ("```\n@duet\n```", False),
+        ("/@duet", False),
+        ("duet", False),
+    ],
+)
+def test_a_mention_is_a_word_of_its_own_outside_of_code(text, asks):
+    who = Participant(id="agent", name="duet", kind="agent")
+    agent = Agent(None, None, None, AgentConfig(who, "auto", (), None, 1), None)
+    assert agent.mentioned(text) is asks
+
+
+async def test_what_is_not_there_is_said(house):
+    opened = await house()
+    async with two(opened) as (room, alice, _bob):
+        for type_, fields in (
+            ("agent.stop", {"turn": "t_x"}),
+            ("agent.decide", {"turn": "t_x", "call": "c", "decision": "allow"}),
+        ):
+            assert (await alice.refused(type_, room=room, **fields))["code"] == "unknown_turn"
+            other = await opened.new_room()
+            assert (await alice.refused(type_, room=other, **fields))["code"] == "not_joined"
+        assert (await alice.refused("ask", room=room, text=" "))["code"] == "invalid"
+        other = await opened.new_room()
+        assert (await alice.refused("ask", room=other, text="x"))["code"] == "not_joined"
+
+
+async def test_too_many_waiting_questions_are_refused(house, monkeypatch):
+    monkeypatch.setattr(turns, "WAITING_MAX", 2)
+    opened = await house(["x", asyncio.Event()])
+    async with two(opened) as (room, alice, _bob):
+        first = await ask(alice, room)
+        await started(alice, first)
+        await ask(alice, room), await ask(alice, room)
+        assert (await alice.refused("ask", room=room, text="x"))["code"] == "limit"
+        assert "429" in str(
+            (await opened.http("POST", f"/api/rooms/{room}/message", {"text": "x"}))[0]
+        )
+
+
+# Failures
+
+
+async def test_a_failed_turn_leaves_a_valid_history_for_the_next(house):
+    opened = await house(["It is ", ConnectionResetError("sk-secret")], ["Four."])
+    async with two(opened) as (room, alice, _bob):
+        end = await finished(alice, await ask(alice, room, "2+2?"))
+        assert end["status"] == "failed"
+        assert "sk-secret" not in str(alice.frames)
+        assert alice.of("message")[0]["partial"] is True
+        assert (await finished(alice, await ask(alice, room, "Again?")))["status"] == "done"
+    roles = [message.kind for message in opened.script.asked[1][0]]
+    assert roles == ["request", "response", "request"]
+    assert "ended as failed" in opened.script.told()
+
+
+async def test_retries_are_seen(house, monkeypatch):
+    monkeypatch.setattr(loop, "BACKOFF_S", 0.01)
+    opened = await house([ModelRateLimitError("m", "slow down")], ["Here."])
+    async with two(opened) as (room, alice, bob):
+        turn = await ask(alice, room)
+        assert (await finished(bob, turn))["status"] == "done"
+        (retry,) = bob.of("agent.retry")
+        assert (retry["turn"], retry["attempt"]) == (turn, 1)
+        assert "fewer requests" in retry["message"]
+
+
+async def test_without_a_model_the_agent_says_once_how_to_get_one(house):
+    opened = await house(models=False)
+    async with two(opened) as (room, alice, bob):
+        for _ in range(2):
+            end = await finished(bob, await ask(alice, room))
+            assert end["status"] == "failed"
+            assert "DUET_AGENT_MODEL" in end["message"]
+        (message,) = bob.of("message")
+        assert message["by"]["kind"] == "agent"
+        assert "DUET_AGENT_MODEL" in message["text"]
+        assert (await alice.join(room))["participants"][0]["kind"] == "human"
+        await alice.ok("say", room=room, text="we go on")
+
+
+async def test_cleanup_stops_the_agent(house):
+    opened = await house(["Hm", asyncio.Event()], ["Here."])
+    async with two(opened) as (room, alice, _bob):
+        turn = await ask(alice, room)
+        await alice.until("agent.delta")
+        assert (await opened.http("POST", f"/api/rooms/{room}/cleanup"))[0] == 200
+        assert (await finished(alice, turn))["status"] == "stopped"
+        await alice.until("room.cleared")
+        assert (await finished(alice, await ask(alice, room)))["status"] == "done"
+
+
+async def test_deleting_a_room_ends_its_turns(house):
+    opened = await house(["Hm", asyncio.Event()])
+    async with two(opened) as (room, alice, _bob):
+        await ask(alice, room)
+        await alice.until("agent.delta")
+        assert (await opened.http("DELETE", f"/api/rooms/{room}"))[0] == 200
+        await alice.until("left")
+        assert opened.app.agent._turns == {}
+
+
+async def test_a_stop_of_the_server_ends_its_turns_in_words(house, tmp_path):
+    opened = await house(["Hm", asyncio.Event()], ["x"])
+    async with two(opened) as (room, alice, _bob):
+        turn = await ask(alice, room)
+        await alice.until("agent.delta")
+        await opened.app.agent.close()
+        end = await finished(alice, turn)
+        assert (end["status"], "stopping" in end["message"]) == ("failed", True)
+
+
+async def test_native_calls_of_the_wire_carry_their_turn(house):
+    opened = await house([call("echo hi")], ["ok"], way="native")
+    async with two(opened) as (room, alice, _bob):
+        turn = await ask(alice, room)
+        await finished(alice, turn)
+        assert types(of_turn(alice, turn)) == [
+            "agent.queued",
+            "agent.started",
+            "exec.started",
+            "message",
+            "agent.finished",
+        ]
