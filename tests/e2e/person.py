@@ -10,8 +10,9 @@ from typing import Self
 
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
 
-WIDE = {"width": 1280, "height": 800}
-PHONE = {"width": 390, "height": 844}
+WIDE = {"viewport": {"width": 1280, "height": 800}}
+NARROW = {"viewport": {"width": 390, "height": 844}}
+PHONE = NARROW | {"is_mobile": True, "has_touch": True}
 SANDBOX_MS = 60_000
 """For the first command of a room: a container is made."""
 
@@ -32,6 +33,7 @@ class Person:
         self.page = page
         self.url = url
         self.problems: list[str] = []
+        self.touches = False
         page.on("console", self._console)
         page.on("pageerror", lambda error: self.problems.append(f"uncaught: {error}"))
         page.on("dialog", self._dialog)
@@ -44,11 +46,13 @@ class Person:
         kept = [{"name": "duet.name", "value": name}] if name else []
         context = await browser.new_context(
             storage_state={"cookies": [], "origins": [{"origin": url, "localStorage": kept}]},
-            **{"viewport": WIDE, "color_scheme": "light", "locale": "en-GB"} | options,
+            **WIDE | {"color_scheme": "light", "locale": "en-GB"} | options,
         )
         await context.grant_permissions(["clipboard-read", "clipboard-write"], origin=url)
         await context.add_init_script(WATCH)
-        return cls(context, await context.new_page(), url)
+        person = cls(context, await context.new_page(), url)
+        person.touches = bool(options.get("has_touch"))
+        return person
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
@@ -112,6 +116,10 @@ class Person:
         await expect(self.at("room-title")).to_have_text(name)
         await expect(self.at("empty-room")).to_be_visible()
         return f"/r/{self.room}"
+
+    async def point(self, at: Locator) -> None:
+        """Point at what then shows its tools."""
+        await (at.tap() if self.touches else at.hover())
 
     async def say(self, text: str) -> None:
         await self.input.fill(text)

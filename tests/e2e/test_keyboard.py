@@ -3,7 +3,7 @@
 import pytest
 from playwright.async_api import expect
 
-from tests.e2e.person import PHONE
+from tests.e2e.person import NARROW
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -73,7 +73,7 @@ async def test_from_the_name_to_a_stopped_command(arrive):
 
 async def test_drawers_open_by_enter_and_close_by_escape(arrive, server):
     room = await server.new_room(name="Blue room")
-    ada = await arrive("Ada", f"/r/{room}", viewport=PHONE)
+    ada = await arrive("Ada", f"/r/{room}", **NARROW)
     for which, panel in (("rooms", "rooms-panel"), ("details", "details-panel")):
         await tab_to(ada, f"open-{which}", back=True)
         await ada.page.keyboard.press("Enter")

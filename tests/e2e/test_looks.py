@@ -81,7 +81,7 @@ async def fill_room(person, bot) -> None:
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["1280", "390"])
 async def test_a_full_room(arrive, server, size):
     room = await server.new_room(name="Blue room", description="Where it is all blue " * 8)
-    ada = await arrive("Ada", f"/r/{room}", viewport=size)
+    ada = await arrive("Ada", f"/r/{room}", **size)
     async with server.client(name="Robot with a rather long name", kind="bot") as bot:
         await bot.join(room)
         await fill_room(ada, bot)
@@ -93,7 +93,16 @@ async def test_a_full_room(arrive, server, size):
             await readable(ada)
             await fits(ada)
         await named(ada)
-        await ada.message("Head").hover()
+        for tool in ("Copy output", "Use this command again"):
+            fine = ada.exec("echo fine")
+            await ada.point(fine.at("exec-command"))
+            await fine.card.get_by_role("button", name=tool).click()
+        await expect(ada.input).to_have_value("echo fine")
+        assert await ada.page.evaluate("navigator.clipboard.readText()") == "fine"
+        await ada.point(ada.message("edited now"))
+        await ada.message("edited now").get_by_test_id("message-react").click()
+        await ada.page.get_by_role("button", name="React with 👀").click()
+        await ada.point(ada.message("Head"))
         await ada.message("Head").get_by_test_id("message-delete").click()
         await readable(ada)
         await fits(ada)
@@ -105,7 +114,7 @@ async def test_a_full_room(arrive, server, size):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_the_screens_around_a_room(arrive, scheme):
     for size in (WIDE, PHONE):
-        ada = await arrive(viewport=size, color_scheme=scheme)
+        ada = await arrive(**size, color_scheme=scheme)
         await ada.at("name-submit").click()
         await expect(ada.page.get_by_role("alert")).to_be_visible()
         await held(ada)
@@ -178,7 +187,7 @@ async def test_the_theme_is_chosen_by_hand_and_kept(arrive):
 async def test_drawers_on_a_phone(arrive, server):
     room = await server.new_room(name="Blue room")
     other = await server.new_room(name="Other room")
-    ada = await arrive("Ada", f"/r/{room}", viewport=PHONE)
+    ada = await arrive("Ada", f"/r/{room}", **PHONE)
     for which, panel in (("rooms", "rooms-panel"), ("details", "details-panel")):
         await expect(ada.at(panel)).not_to_be_visible()
         await ada.at(f"open-{which}").click()

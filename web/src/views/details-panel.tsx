@@ -62,7 +62,7 @@ function sorted(people: readonly Participant[]): Participant[] {
 }
 
 function Person({ person }: { person: Participant }) {
-  const words = person.id === me.value?.id ? "you" : person.kind !== "human" ? person.kind : (person.role ?? "");
+  const words = person.id === me.value?.id ? "you" : person.kind !== "human" ? person.kind : person.role === "owner" ? "owner" : "";
   return (
     <li data-testid="person" data-name={person.name}>
       <Face person={person} />

@@ -34,7 +34,7 @@ export const ExecCard = memo(function ExecCard({ item, session }: Props) {
     if (visible && end && wantsReading(output, end)) void output.loadAll(session.read);
   }, [visible, output, end]);
   return (
-    <div ref={card} class={`exec ${end ? markOf(end) : "go"}`} data-testid="exec" data-exec={item.id} data-state={end ? (end.ok ? "ok" : (end.reason ?? "failed")) : "running"}>
+    <div ref={card} tabIndex={-1} class={`exec ${end ? markOf(end) : "go"}`} data-testid="exec" data-exec={item.id} data-state={end ? (end.ok ? "ok" : (end.reason ?? "failed")) : "running"}>
       <Top item={item} session={session} output={output} />
       <Output output={output} session={session} running={!end} />
       {end && <Foot end={end} output={output} />}
