@@ -7,7 +7,7 @@ import math
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol import codec, commands, events, names
@@ -15,12 +15,16 @@ from protocol.codec import JSON, MSGPACK, decode_json, decode_msgpack
 from protocol.errors import BadFrame
 from tests.unit.protocol.strategies import JSONISH, TEXT, wires
 
+FEWER = settings(max_examples=25)
+"""For properties that are tried for each of many models."""
+
 
 def text(encoded: bytes) -> str:
     return encoded.decode()
 
 
 @pytest.mark.parametrize("kind", commands.MODELS)
+@FEWER
 @given(data=st.data())
 def test_commands_say_the_same_in_both(kind, data) -> None:
     frame = data.draw(wires(commands.MODELS[kind]))
@@ -31,6 +35,7 @@ def test_commands_say_the_same_in_both(kind, data) -> None:
 
 
 @pytest.mark.parametrize("kind", events.MODELS)
+@FEWER
 @given(data=st.data())
 def test_events_say_the_same_in_both(kind, data) -> None:
     event = events.EVENTS.validate_python(data.draw(wires(events.MODELS[kind])))
@@ -42,6 +47,7 @@ def test_events_say_the_same_in_both(kind, data) -> None:
 
 
 @pytest.mark.parametrize("kind", commands.MODELS)
+@FEWER
 @given(data=st.data())
 def test_a_command_survives_its_own_wire_form(kind, data) -> None:
     command = commands.parse(data.draw(wires(commands.MODELS[kind], binary=True)))

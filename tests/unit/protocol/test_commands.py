@@ -1,7 +1,7 @@
 """Frames from clients are taken as they are or refused in the contract's words."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol import commands, names
@@ -17,6 +17,10 @@ FIELDS = sorted(
         for name, field in model.model_fields.items()
     }
 )
+
+FEWER = settings(max_examples=25)
+"""For properties that are tried for each of many models."""
+
 
 SMALLEST = {
     "hello": {},
@@ -77,6 +81,7 @@ def test_each_field_of_the_least_is_needed(kind) -> None:
 
 
 @pytest.mark.parametrize("kind", EVERY)
+@FEWER
 @given(data=st.data())
 def test_unknown_fields_are_ignored(kind, data) -> None:
     frame = data.draw(wires(commands.MODELS[kind]))
@@ -85,6 +90,7 @@ def test_unknown_fields_are_ignored(kind, data) -> None:
 
 
 @pytest.mark.parametrize("kind", EVERY)
+@FEWER
 @given(data=st.data())
 def test_nothing_but_duet_errors_and_each_can_be_sent(kind, data) -> None:
     frame = data.draw(st.dictionaries(st.sampled_from(FIELDS) | ANY_TEXT, JSONISH, max_size=8))
