@@ -23,7 +23,9 @@ async def test_many_calls_at_once_share_few_connections(node, store) -> None:
     assert replies == [f"{number}".encode() for number in range(500)]
     assert alone < await clients(other) <= alone + 16
     await store.close()
-    assert await clients(other) == alone
+    async with asyncio.timeout(5):
+        while await clients(other) != alone:  # Valkey hears of it a moment later
+            pass
 
 
 async def test_a_pipeline_gives_its_replies_in_order(store) -> None:
