@@ -349,7 +349,9 @@ def _limit(what: str, setting: str) -> TurnOver:
 
 
 def _broken(error: ModelError, *, said: bool) -> str:
-    return f"{error.message} What it had said so far is kept." if said else error.message
+    if not said:
+        return error.message
+    return f"The answer broke off in the middle; what was said is kept. {error.message}"
 
 
 def _wait_s(error: ModelError, attempt: int) -> float | None:

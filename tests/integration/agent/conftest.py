@@ -30,7 +30,8 @@ class House(harness.Server):
 class Script:
     """What the model says: one item per answer, each a list of deltas, a function, or an error.
 
-    A delta is a text, a dict of tool calls, an exception to raise, or an event to wait for.
+    A delta is a text, a dict of tool calls, an exception to raise, an event to wait for, or None
+    for half a millisecond.
     """
 
     def __init__(self, *answers):
@@ -47,6 +48,8 @@ class Script:
                 await delta.wait()
             elif isinstance(delta, BaseException):
                 raise delta
+            elif delta is None:
+                await asyncio.sleep(0.0005)  # the pace of a burst
             else:
                 yield delta
 

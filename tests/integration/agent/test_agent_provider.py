@@ -1,0 +1,125 @@
+"""The real client over real HTTP against a scripted provider, and a server that dies in a turn."""
+
+import asyncio
+import contextlib
+import json
+import signal
+
+import pytest
+
+from tests.integration.agent.conftest import finished, two
+from tests.integration.agent.provider import Provider, provider
+from tests.integration.server.harness import Server, remove_containers
+
+KEY = "sk-very-secret"
+
+
+@contextlib.contextmanager
+def serving(data_dir, made, **env):
+    """`duet serve` as a process of its own, with the provider as its model."""
+    given = {"DUET_AGENT_MODEL": "openai:scripted", "DUET_AGENT_API_KEY": KEY}
+    server = Server(data_dir, **given, DUET_AGENT_BASE_URL=made.url, DUET_LOG_LEVEL="debug", **env)
+    try:
+        yield server.wait_ready()
+    finally:
+        server.stop()
+        remove_containers(server)
+
+
+async def ask(client, room, text="Q?"):
+    return (await client.ok("ask", room=room, text=text))["turn"]
+
+
+async def test_a_turn_over_http_and_the_key_goes_nowhere_else(tmp_path):
+    answers = [["I look: <run>env; cat /proc/self/environ | tr '\\0' '\\n'</run>"], ["Nothing."]]
+    async with provider(*answers) as made:
+        with serving(tmp_path / "data", made) as server:
+            async with two(server) as (room, alice, _bob):
+                end = await finished(alice, await ask(alice, room))
+                assert end["status"] == "done", end
+                assert end["usage"]["inputTokens"] == 20
+                assert alice.of("message")[0]["text"] == "I look: \n\nNothing."
+                assert KEY not in str(alice.frames)
+            assert KEY not in server.log()
+        headers, body = made.requests[-1]
+        assert headers["Authorization"] == f"Bearer {KEY}"
+        assert "HOME=" in json.dumps(body)
+        assert KEY not in json.dumps([request[1] for request in made.requests])
+
+
+async def test_rate_limits_are_tried_again_and_a_refused_key_is_said(tmp_path):
+    async with provider(429, 503, ["Here."], 401) as made:
+        with serving(tmp_path / "data", made) as server:
+            async with two(server) as (room, alice, _bob):
+                assert (await finished(alice, await ask(alice, room)))["status"] == "done"
+                assert [f["attempt"] for f in alice.of("agent.retry")] == [1, 2]
+                end = await finished(alice, await ask(alice, room))
+                assert (end["status"], "refused the key" in end["message"]) == ("failed", True)
+                assert "sk-secret" not in str(alice.frames) + server.log()
+        assert len(made.requests) == 4
+
+
+async def test_a_stream_that_breaks_off_keeps_its_words(tmp_path):
+    async with provider(["It is ", Provider.BREAK], ["Four."]) as made:
+        with serving(tmp_path / "data", made) as server:
+            async with two(server) as (room, alice, _bob):
+                end = await finished(alice, await ask(alice, room))
+                assert (end["status"], "broke off" in end["message"]) == ("failed", True), end
+                (message,) = alice.of("message")
+                assert (message["text"], message["partial"]) == ("It is ", True)
+                assert (await finished(alice, await ask(alice, room)))["status"] == "done"
+            assert "Traceback" not in server.log()
+
+
+async def test_a_server_that_dies_in_a_turn_settles_it_when_it_is_back(tmp_path):
+    async with provider(["It is ", asyncio.Event()], ["Four."]) as made:
+        data = tmp_path / "data"
+        with serving(data, made) as server:
+            async with two(server) as (room, alice, bob):
+                first = await ask(alice, room)
+                await alice.until("agent.delta")
+                waiting = await ask(bob, room)
+                await alice.until(lambda f: f["type"] == "agent.queued" and f["turn"] == waiting)
+                await asyncio.sleep(0.2)  # the words so far are kept beside the log, not in it
+                server.process.send_signal(signal.SIGKILL)
+                await alice.until_closed()
+        with serving(data, made) as server:
+            async with server.client() as alice:
+                joined = await alice.join(room)
+                assert joined["turns"] == []
+                ends = {e["turn"]: e for e in joined["events"] if e["type"] == "agent.finished"}
+                assert {first, waiting} == set(ends)
+                assert all(end["status"] == "failed" for end in ends.values())
+                assert all("restarted" in end["message"] for end in ends.values())
+                (message,) = [e for e in joined["events"] if e["type"] == "message"]
+                assert (message["text"], message["partial"]) == ("It is ", True)
+                assert (message["turn"], message["by"]["kind"]) == (first, "agent")
+                end = await finished(alice, await ask(alice, room))
+                assert end["status"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"DUET_AGENT_MODEL": "x"}, "PROVIDER:NAME"),
+        ({"DUET_AGENT_MODEL": "openai:x"}, "DUET_AGENT_API_KEY"),
+        ({"DUET_AGENT_ALWAYS_ASK": "("}, "DUET_AGENT_ALWAYS_ASK"),
+        ({"DUET_AGENT_APPROVAL": "maybe"}, "DUET_AGENT_APPROVAL"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_and_exit_code_1(tmp_path, env, words):
+    server = Server(tmp_path / "data", **env)
+    assert server.process.wait(30) == 1
+    lines = server.log().strip().splitlines()
+    assert len(lines) == 1, lines
+    assert words in lines[0]
+
+
+def test_the_model_library_is_not_imported_without_a_model(tmp_path):
+    server = Server(tmp_path / "data").wait_ready()
+    try:
+        maps = open(f"/proc/{server.process.pid}/maps").read()  # noqa: SIM115, PTH123
+        assert "jiter" not in maps
+        assert "pydantic_core" in maps
+    finally:
+        server.stop()
