@@ -67,11 +67,27 @@ async def arrive(browser, server):
         yield come
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def couple(browser, server):
+    """Ada and Ben, who stay for many tests; use `pair`."""
+    two = [await Person.arrive(browser, server.url, name) for name in ("Ada", "Ben")]
+    for one in two:
+        await one.page.goto(server.url)
+    yield two
+    for one in two:
+        await one.context.close()
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def pair(arrive, server):
-    """Ada and Ben in a new room."""
+async def pair(couple, server):
+    """Ada and Ben in a new room. They leave their pages open: other tests use them."""
     path = f"/r/{await server.new_room(name='Blue room')}"
-    ada = await arrive("Ada", path)
-    ben = await arrive("Ben", path)
+    ada, ben = couple
+    for one in couple:
+        await one.go(path)
+        await expect(one.at("empty-room")).to_be_visible()
     await expect(ada.person("Ben")).to_be_visible()
-    return ada, ben
+    await expect(ben.person("Ada")).to_be_visible()
+    yield ada, ben
+    for one in couple:
+        await one.well()

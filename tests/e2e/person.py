@@ -73,12 +73,19 @@ class Person:
             left = [one for one in self.problems if not re.search(expected, one)]
             self.problems = before + left
 
-    async def leave(self) -> None:
-        """Close the browser, and hold what happened in it."""
-        ran = [] if self.page.is_closed() else await self.page.evaluate("window.__ran")
-        await self.context.close()
+    async def well(self) -> None:
+        """Hold that nothing went wrong here since it was last asked."""
+        ran = [] if self.page.is_closed() else await self.page.evaluate("window.__ran.splice(0)")
+        problems, self.problems = self.problems, []
         assert not ran, f"scripts ran: {ran}"
-        assert not self.problems, "\n".join(self.problems)
+        assert not problems, "\n".join(problems)
+
+    async def leave(self) -> None:
+        """Close the browser; nothing may have gone wrong in it."""
+        try:
+            await self.well()
+        finally:
+            await self.context.close()
 
     # Where to look
 
@@ -107,6 +114,13 @@ class Person:
         return self.page.url.rpartition("/")[2]
 
     # What to do
+
+    async def go(self, path: str) -> None:
+        """Another place of the page, without loading it again."""
+        await self.page.evaluate(
+            "(path) => { history.pushState(null, '', path); dispatchEvent(new Event('popstate')); }",
+            path,
+        )
 
     async def make_room(self, name: str) -> str:
         """From the home page; the room's path."""

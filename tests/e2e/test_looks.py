@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import expect
 
-from tests.e2e.person import PHONE, WIDE
+from tests.e2e.person import NARROW, PHONE, WIDE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -111,29 +111,32 @@ async def test_a_full_room(arrive, server, size):
         await readable(ada)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_the_screens_around_a_room(arrive, scheme):
-    for size in (WIDE, PHONE):
-        ada = await arrive(**size, color_scheme=scheme)
-        await ada.at("name-submit").click()
-        await expect(ada.page.get_by_role("alert")).to_be_visible()
-        await held(ada)
-        await ada.at("name-input").fill("Ada")
-        await ada.at("name-submit").click()
-        await expect(ada.at("home")).to_be_visible()
-        await held(ada)
-        await ada.make_room("Green room")
-        await held(ada)
-        await ada.page.goto(f"{ada.url}/r/no-such-room")
-        await expect(ada.at("room-problem")).to_be_visible()
-        await held(ada)
+async def test_the_screens_around_a_room(arrive):
+    ada = await arrive()
+    await ada.at("name-submit").click()
+    await expect(ada.page.get_by_role("alert")).to_be_visible()
+    await held(ada)
+    await ada.at("name-input").fill("Ada")
+    await ada.at("name-submit").click()
+    await expect(ada.at("home")).to_be_visible()
+    await held(ada)
+    await ada.make_room("Green room")
+    await held(ada)
+    await ada.go("/r/no-such-room")
+    await expect(ada.at("room-problem")).to_be_visible()
+    await held(ada)
 
 
 async def held(person) -> None:
-    await settled(person)
-    await readable(person)
-    await fits(person)
-    await named(person)
+    """At both widths and in both themes."""
+    for size in (NARROW, WIDE):
+        await person.page.set_viewport_size(size["viewport"])
+        for scheme in ("light", "dark"):
+            await person.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            await settled(person)
+            await readable(person)
+        await fits(person)
+        await named(person)
 
 
 async def settled(person) -> None:
