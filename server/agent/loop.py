@@ -21,6 +21,7 @@ from server import logs
 from server.agent.approval import Approval, verdict
 from server.agent.context import CHARS_PER_TOKEN, result_text
 from server.agent.models import Answer, Dialogue, ModelError, Models, Returned
+from server.agent.small import small_result
 from server.agent.speech import clean, repeats
 from server.agent.tags import TagParser
 from server.agent.turn import Call, Decision, End, Turn, TurnOver, shown_error, shown_output
@@ -275,6 +276,8 @@ class Loop:
         texts, _ = run.texts()
         call.output = shown_output(call.command, fields, texts)
         short, _ = run.texts(RESULT_HEAD_BYTES, RESULT_TAIL_BYTES)
+        if self._models.small:
+            return small_result(call.command, short)
         return result_text(call.command, fields, short, nonce=secrets.token_hex(6))
 
     async def _ended(self, run: Run) -> dict[str, Any]:

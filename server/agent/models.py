@@ -18,6 +18,7 @@ from server.errors import StartupError
 if TYPE_CHECKING:
     from pydantic_ai import messages as m
     from pydantic_ai.models import Model
+    from pydantic_ai.settings import ModelSettings
 
 Way = Literal["native", "tags"]
 TOOL = "run"
@@ -131,6 +132,8 @@ class Models:
         self._model = model
         self.way = way
         self.answer_tokens = answer_tokens
+        self.small = False
+        """It follows no rules: it is given examples (see `small`)."""
         self._whole = whole
 
     async def ask(self, dialogue: Dialogue, max_tokens: int) -> AsyncGenerator[Text | Answer, None]:
@@ -155,7 +158,7 @@ class Models:
         async with direct.model_request_stream(
             self._model,
             dialogue.messages,
-            model_settings={"max_tokens": max_tokens},
+            model_settings=self._settings(max_tokens),
             model_request_parameters=parameters,
             instrument=False,
         ) as stream:
@@ -165,6 +168,11 @@ class Models:
                     yield Text(text)
             response = stream.get()
         yield self._answer(response, dialogue)
+
+    def _settings(self, max_tokens: int) -> "ModelSettings":
+        if self.small:  # what is likely is bad enough
+            return {"max_tokens": max_tokens, "temperature": 0.0}
+        return {"max_tokens": max_tokens}
 
     def _answer(self, response: "m.ModelResponse", dialogue: Dialogue) -> Answer:
         from pydantic_ai import messages as m  # noqa: PLC0415 - only with a model

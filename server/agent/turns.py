@@ -19,6 +19,7 @@ from server.agent.context import Question, conversation, instructions
 from server.agent.loop import Limits, Loop
 from server.agent.models import Dialogue, Models
 from server.agent.record import SERVER, Record
+from server.agent.small import SMALL_INSTRUCTIONS, small_conversation
 from server.agent.turn import Call, Decision, End, Turn, TurnOver
 from server.hub import Hub
 from server.room import Room, Tasks
@@ -297,11 +298,15 @@ class Agent:
         nonce = secrets.token_hex(6)
         events = await self._recent(turn, config.context_tokens)
         question = Question(turn.id, turn.by.name, turn.question, turn.reply_to)
+        name = self.participant.name
+        if models.small:
+            spoken = small_conversation(events, question, name)
+            return Dialogue.begin(SMALL_INSTRUCTIONS.format(name=name), spoken, native=False)
         spoken = conversation(events, question, nonce=nonce, budget_tokens=config.context_tokens)
         facts = await self._hub.describe(turn.room)
         off = await self.approval(turn.room) == "off"
         told = instructions(
-            name=self.participant.name,
+            name=name,
             room=facts["name"],
             sandbox=_sandbox_words(facts["sandbox"]),
             nonce=nonce,

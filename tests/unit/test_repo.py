@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCKS = ["requirements.txt", "requirements-dev.txt", "requirements-node.txt"]
+LOCKS = [
+    "requirements.txt",
+    "requirements-dev.txt",
+    "requirements-node.txt",
+    "requirements-local.txt",
+]
 
 # Joined from parts, so that this file does not hold what it looks for.
 REGISTRY_HOSTS = [
@@ -138,7 +143,7 @@ def test_the_developers_pins_are_the_users_pins():
 
 def test_every_target_says_what_it_does_and_stands_in_the_readme():
     makefile = (ROOT / "Makefile").read_text()
-    targets = re.findall(r"^([a-z]+):.*## .+$", makefile, re.MULTILINE)
+    targets = re.findall(r"^([a-z-]+):.*## .+$", makefile, re.MULTILINE)
     asked = ["help", "setup", "run", "test", "lint", "bench", "images", "clean"]
     assert set(asked) <= set(targets)
     readme = (ROOT / "README.md").read_text()
@@ -151,6 +156,7 @@ def test_ci_runs_what_a_person_runs():
     commands = script.read_text()
     assert "make lint" in commands
     assert "make test" in commands
+    assert "make test-model" in commands
 
 
 def test_the_version_is_in_the_changelog_or_unreleased():
