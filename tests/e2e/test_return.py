@@ -19,8 +19,8 @@ async def own(tmp_path):
     """Servers on one data folder, one after the other; `own(port)` starts the next."""
     servers = []
 
-    def begin(port=0):
-        servers.append(Server(tmp_path / "data", port))
+    def begin(port=0, **env):
+        servers.append(Server(tmp_path / "data", port, **env))
         return servers[-1].wait_ready()
 
     try:
@@ -119,3 +119,14 @@ async def test_a_running_command_goes_on_through_a_lost_connection(arrive, serve
     await expect(ben.exec(waiting).lines).to_have_text(["one", "two"])
     await ben.exec(waiting).at("exec-stop").click()
     await ada.exec(waiting).is_now("cancelled")
+
+
+async def test_without_an_engine_the_page_says_what_is_missing(own, arrive):
+    server = own(DUET_DOCKER_HOST="unix:///nowhere/docker.sock")
+    ada = await arrive("Ada", f"/r/{await server.new_room()}", at=server)
+    card = await ada.run("echo nobody runs this")
+    await card.is_now("sandbox_unavailable")
+    await expect(card.at("exec-end")).to_contain_text("no sandbox")
+    await expect(card.at("exec-reason")).to_contain_text("Docker")
+    await ada.say("chat works")
+    await expect(ada.message("chat works")).to_be_visible()

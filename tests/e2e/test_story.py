@@ -275,3 +275,46 @@ async def test_history_loads_as_one_scrolls_up(arrive, server):
     assert [re.search(r"\d{3}", one)[0] for one in said] == [f"{n:03}" for n in range(160)]
     await ada.at("jump-latest").click()
     await expect(ada.message("line number 159")).to_be_in_viewport()
+
+
+async def test_a_second_window_is_the_same_person(arrive, pair):
+    ada, _ = pair
+    cleo = await arrive("Cleo", f"/r/{ada.room}")
+    async with cleo.bearing("^opened "):
+        second = await cleo.context.new_page()
+        await second.goto(ada.page.url)
+    await expect(second.get_by_test_id("people").locator("[data-name=Cleo]")).to_have_count(1)
+    await cleo.page.close()
+    await second.get_by_test_id("composer-input").fill("still here")
+    await second.get_by_test_id("composer-input").press("Enter")
+    await expect(ada.message("still here")).to_be_visible()
+    await expect(ada.person("Cleo")).to_have_count(1)
+    await second.close()
+    await expect(ada.person("Cleo")).to_have_count(0)
+
+
+async def test_what_cannot_be_sent_says_why(pair):
+    ada, ben = pair
+    await ada.input.fill("x" * 200_000)
+    await ada.input.press("Enter")
+    await expect(ada.at("composer-problem")).to_contain_text("200,000 characters")
+    await ada.input.fill("/run ")
+    await ada.input.press("Enter")
+    await expect(ada.at("composer-problem")).to_contain_text("Type a command")
+    await ada.say("short enough")
+    await expect(ada.at("composer-problem")).to_have_count(0)
+    await expect(ben.at("message")).to_have_text(["short enough"])
+
+
+async def test_a_flood_leaves_the_room_usable(pair):
+    ada, ben = pair
+    flood = "yes 'a line of many' | head -c 30000000; echo flood over; yes on and on"
+    await (await ada.run(flood)).prints("a line of many")
+    await ben.say("still talking")
+    await expect(ada.message("still talking")).to_be_visible()
+    await ben.exec(flood).prints("on and on")
+    await ben.exec(flood).at("exec-stop").click()
+    for one in (ada, ben):
+        await one.exec(flood).is_now("cancelled")
+    await (await ben.run("echo next")).is_now("ok")
+    await ada.exec("echo next").prints("next")
