@@ -6,7 +6,7 @@ The hardening of DESIGN.md decision 11 stands in this one file, so that it can b
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sandbox.spec import INSTANCE_TYPES, WORKDIR, InstanceType, SandboxSpec
+from sandbox.spec import INSTANCE_TYPES, WORKDIR, InstanceType, SandboxSpec, sandbox_id
 
 IMAGE_VERSION: Final = "1"
 NETWORK: Final = "duet-sandboxes"
@@ -21,6 +21,7 @@ START_NANO_CPUS: Final = 2 * 10**9
 
 OWNER_LABEL: Final = "duet.owner"
 ID_LABEL: Final = "duet.sandbox"
+SPARE_LABEL: Final = "duet.spare"
 _SPEC_LABELS: Final = ("image", "instance_type", "network", "profile", "runtime")
 
 # Reads the runner's length and source from stdin: no file in the sandbox, the server's version.
@@ -44,6 +45,38 @@ def image_tag(image: str) -> str:
 
 def container_name(owner: str, sandbox: str) -> str:
     return f"duet-{owner}-{sandbox}"
+
+
+def spare_name(owner: str, token: str) -> str:
+    """A pool's container; no sandbox's name has a dot."""
+    return f"duet-{owner}.spare-{token}"
+
+
+def name_of(container: Mapping[str, Any]) -> str:
+    """Of an entry of the engine's list."""
+    return str((container.get("Names") or ["/"])[0]).removeprefix("/")
+
+
+def is_spare(container: Mapping[str, Any], owner: str) -> bool:
+    """Of the pool, and not yet anybody's: its label stays, its name does not."""
+    spare = name_of(container).startswith(spare_name(owner, ""))
+    return spare and SPARE_LABEL in container["Labels"]
+
+
+def sandbox_of(container: Mapping[str, Any], owner: str) -> str:
+    """Whose it is: by its label, or, since a spare's can't be changed, by the name it was given.
+
+    Raises InvalidSpec for neither.
+    """
+    if ID_LABEL in container["Labels"]:
+        return sandbox_id(container["Labels"][ID_LABEL])
+    return sandbox_id(name_of(container).removeprefix(container_name(owner, "")))
+
+
+def spec_of(container: Mapping[str, Any], owner: str) -> SandboxSpec:
+    """The spec a container was made from, as far as it tells. Raises InvalidSpec."""
+    found = {**container["Labels"], ID_LABEL: sandbox_of(container, owner)}
+    return spec_from_labels(found)
 
 
 def labels(owner: str, spec: SandboxSpec) -> dict[str, str]:

@@ -113,6 +113,22 @@ class Engine:
             self.call("DELETE", f"containers/{container}", params=params, timeout_s=START_S),
         )
 
+    async def remove_with_volumes(self, container: str, label: str) -> None:
+        """The same with those of its volumes that carry `label`, which are ours."""
+        found = await self.inspect(container)
+        await self.remove(container)
+        for mount in (found or {}).get("Mounts") or ():
+            volume = await self.volume(mount["Name"]) if mount.get("Type") == "volume" else None
+            if label in ((volume or {}).get("Labels") or {}):
+                await self.remove_volume(mount["Name"])
+
+    async def volume(self, name: str) -> dict[str, Any] | None:
+        found = await _unless((404,), self.call("GET", f"volumes/{name}"))
+        return dict(found) if found else None
+
+    async def rename(self, container: str, name: str) -> None:
+        await self.call("POST", f"containers/{container}/rename", params={"name": name})
+
     async def remove_volume(self, name: str) -> None:
         await _unless((404,), self.call("DELETE", f"volumes/{name}"))
 

@@ -6,6 +6,7 @@ SandboxError
 ├── SandboxUnavailable   no running sandbox to be had now; the message says what to do
 │   ├── EngineUnavailable    no container engine answers
 │   ├── ImageMissing         the image is not built
+│   ├── StartupFailed        its startup command did not exit 0 in time
 │   └── SandboxLimit         as many sandboxes run as the settings allow
 ├── ImageBuildFailed     an image could not be built; the message has the end of its output
 ├── EngineError          the engine refused; carries its HTTP status
@@ -50,6 +51,10 @@ class EngineUnavailable(SandboxUnavailable):
 
 
 class ImageMissing(SandboxUnavailable):
+    pass
+
+
+class StartupFailed(SandboxUnavailable):
     pass
 
 

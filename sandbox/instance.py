@@ -13,16 +13,19 @@ from typing import Any, Final
 from sandbox import containers
 from sandbox.engine import Engine
 from sandbox.errors import (
+    EngineError,
     LinkBroken,
     SandboxError,
     SandboxUnavailable,
 )
 from sandbox.frames import Frame, Output
 from sandbox.health import Fate, engine_lost, until_silent, what_became
+from sandbox.lease import Lease
 from sandbox.link import Link
 from sandbox.process import OutputSink, Process
 from sandbox.provision import obtain, set_limits
 from sandbox.spec import ExecSpec, SandboxRecord, SandboxSpec
+from sandbox.startup import is_needed, judge, startup
 
 log = logging.getLogger(__name__)
 
@@ -49,9 +52,12 @@ class Shared:
 
 
 class Instance:
-    def __init__(self, shared: Shared, spec: SandboxSpec, *, status: str = "requested") -> None:
+    def __init__(self, shared: Shared, spec: SandboxSpec, *, status: str = "stopped") -> None:
         self.spec = spec
         self.status = status
+        self.lease = Lease(shared.clock, spec.sleep_after, keep_alive=spec.keep_alive)
+        self.saved_at: float | None = None  # of the files that are there and not in use
+        self.size_bytes: int | None = None  # of those files on disk, once measured
         self._shared = shared
         self._engine = shared.engine
         self._lock = asyncio.Lock()
@@ -63,7 +69,9 @@ class Instance:
         self._container: str | None = None
         self._processes: dict[str, Process] = {}
         self._dirty: set[Process] = set()
-        self._last_error: str | None = None
+        self.last_error: str | None = None
+        self._startup: Process | None = None
+        self._aborted: asyncio.Task[None] | None = None
         self._raised = False
         self._stopping = ""
 
@@ -73,25 +81,62 @@ class Instance:
 
     @property
     def active(self) -> bool:
-        return self.status in ("starting", "running", "stopping")
+        return self.status in ("requested", "starting", "running", "stopping")
+
+    @property
+    def busy(self) -> bool:
+        """On its way somewhere, so that what the engine tells of it now may be old at once."""
+        return self._lock.locked() or self.status in ("requested", "starting", "stopping")
+
+    def request(self) -> None:
+        """A start was admitted: from now on it counts as active."""
+        self.status, self.last_error = "requested", None
+
+    @property
+    def container(self) -> str | None:
+        return self._container
 
     def record(self) -> SandboxRecord:
+        stop_at = self.lease.stop_at if self.status == "running" else None
         return SandboxRecord(
             id=self.spec.id,
             status=self.status,
-            workspace_saved=self.status == "stopped" and self._container is not None,
+            workspace_saved=self.saved_at is not None,
             image=self.spec.image,
             instance_type=self.spec.instance_type,
-            last_error=self._last_error,
+            expected_stop_at=None if stop_at is None else round(stop_at * 1000),
+            last_error=self.last_error,
         )
+
+    async def meet(self, container: str) -> None:
+        """A container of ours that an earlier server left, running: stopped, its files kept.
+
+        Raises EngineUnavailable, EngineError.
+        """
+        async with self._lock:
+            await self._engine.kill(container)
+            self.last_error = None
+            self.adopt(container)
+            self._shared.changed(self.record())
+
+    def lost(self, message: str) -> None:
+        """Its container is gone."""
+        self._container = self.saved_at = self.size_bytes = None
+        self.status, self.last_error = "stopped", message
 
     def adopt(self, container: str) -> None:
         """A container of ours that an earlier server left, stopped."""
         self._container, self.status = container, "stopped"
+        self.saved_at = self.saved_at or self._shared.clock()
 
     def respec(self, spec: SandboxSpec) -> None:
-        """What a later start asks for; image, network, profile and runtime stay as they are."""
-        if not self.active:
+        """What a later start asks for; image, network, profile and runtime stay as they are.
+
+        Of an active one only the lease changes, and only where it is asked for another.
+        """
+        if self.active:
+            self.spec = replace(self.spec, sleep_after=spec.sleep_after, keep_alive=spec.keep_alive)
+        else:
             self.spec = replace(
                 spec,
                 image=self.spec.image,
@@ -99,6 +144,8 @@ class Instance:
                 profile=self.spec.profile,
                 runtime=self.spec.runtime,
             )
+        if self.lease.change(spec.sleep_after, keep_alive=spec.keep_alive):
+            self._shared.changed(self.record())
 
     # --- commands -------------------------------------------------------------------------------
 
@@ -110,6 +157,7 @@ class Instance:
             process.fail("sandbox_terminated", self._stopping or "The sandbox has just ended.")
             return process
         self._processes[spec.exec] = process
+        self.lease.hold(spec.exec)
         process.launch()
         return process
 
@@ -131,6 +179,7 @@ class Instance:
 
     def forget(self, process: Process) -> None:
         self._processes.pop(process.exec, None)
+        self.lease.release(process.exec)
         self.send({"t": "forget", "x": process.exec})
 
     def _on_frame(self, frame: Frame) -> None:
@@ -151,13 +200,24 @@ class Instance:
         """Coalesces: two at once start one container. Raises SandboxUnavailable."""
         if self._link is not None and self.status == "running":
             return
-        if self._starting is None or self._starting.done():
-            self._starting = self._shared.spawn(self._start_once())
-        task = self._starting
+        task = self.begin()
         await asyncio.wait({task})  # one caller's cancellation leaves the start to the others
         if task.cancelled():
             raise SandboxUnavailable("The server is stopping.")
         task.result()
+
+    async def ready(self) -> None:
+        """Returns once the start on its way is done. Raises SandboxUnavailable: it is not up."""
+        if self._starting is not None:
+            await asyncio.wait({self._starting})
+        if self.status != "running":
+            raise SandboxUnavailable(self.last_error or "The sandbox does not run.")
+
+    def begin(self) -> asyncio.Task[None]:
+        """The start that is on its way, or a new one."""
+        if self._starting is None or self._starting.done():
+            self._starting = self._shared.spawn(self._start_once())
+        return self._starting
 
     async def _start_once(self) -> None:
         async with self._lock:
@@ -165,13 +225,17 @@ class Instance:
                 return
             if self._destroyed:  # the manager makes a new one of this id
                 raise SandboxUnavailable("The sandbox was being destroyed. Try again.")
-            self._shared.admit(self)
-            self._move("starting")
+            if self._aborted is asyncio.current_task():
+                raise SandboxUnavailable("The sandbox was stopped before it was up.")
+            self._stopping = ""
             try:
+                self._shared.admit(self)
+                self.move("starting")
                 await self._start()
             except SandboxError as error:
-                self._last_error = error.message
-                self._move("error")
+                stopped = self._aborted is asyncio.current_task()
+                self.last_error = None if stopped else error.message
+                self.move("stopped" if stopped else "error")
                 if isinstance(error, SandboxUnavailable):
                     raise
                 raise SandboxUnavailable(f"The sandbox did not start: {error.message}") from error
@@ -189,9 +253,38 @@ class Instance:
             raise
         self._container, self._raised = container, False
         self._up(link)
-        self._last_error, self._stopping = None, ""
-        self._move("running")
+        self.last_error = self.saved_at = self.size_bytes = None
         self._limits = self._shared.spawn(self._settle_limits(link, container, cpus))
+        await self._run_startup(container)
+        self.lease.arm()
+        self.move("running")
+
+    async def _run_startup(self, container: str) -> None:
+        """Raises StartupFailed; files are kept then."""
+        if not is_needed(self.spec):
+            return
+        process, tail = startup(self, self.spec, self._shared.clock)
+        self._processes[process.exec] = self._startup = process
+        process.launch()
+        try:
+            judge(self.spec, await process.wait(), tail)
+        except SandboxError:
+            self.release("The sandbox did not start.")
+            await self._save(container, STOP_GRACE_S)
+            raise
+        finally:
+            self._startup = None
+
+    async def _save(self, container: str, grace_s: int) -> None:
+        """Stop the container, which keeps its files, and see that it did.
+
+        Raises EngineUnavailable, EngineError; nothing is removed then.
+        """
+        await self._engine.stop(container, grace_s)
+        found = await self._engine.inspect(container)
+        if found is not None and found["State"].get("Running"):
+            raise EngineError(500, "the engine did not stop the sandbox")
+        self.saved_at = None if found is None else self._shared.clock()
 
     async def settled(self) -> None:
         """Returns once the limits of the last start are the type's own."""
@@ -255,8 +348,8 @@ class Instance:
         processes = self._unlink()
         if broken:  # meeting it again would only end the same way
             self._stopping = "The sandbox said what it may not say, so it was stopped."
-        if self.status == "stopping":
-            _end(processes, "sandbox_terminated", self._stopping)
+        if self.status in ("starting", "stopping"):  # who does that finds out and settles it
+            _end(processes, "sandbox_terminated", self._stopping or "It ended during its start.")
         else:
             self._shared.spawn(self._settle_loss(processes))
 
@@ -290,8 +383,10 @@ class Instance:
     def _settle(self, fate: Fate, processes: list[Process]) -> None:
         _end(processes, fate.reason, self._stopping or fate.message)
         if self.status == "running":
-            self._last_error = fate.message if fate.status == "error" else None
-            self._move(fate.status)
+            safe = fate.exists and fate.status == "stopped"
+            self.saved_at = self._shared.clock() if safe else None
+            self.last_error = fate.message if fate.status == "error" else None
+            self.move(fate.status)
 
     async def _resume(self, container: str, processes: list[Process]) -> bool:
         """Meet a runner again whose link was cut while it ran on."""
@@ -326,43 +421,68 @@ class Instance:
         """End what runs, without asking the engine."""
         _end(self._unlink(), "sandbox_terminated", message)
 
-    async def stop(self, message: str, *, grace_s: int = STOP_GRACE_S) -> None:
-        """Stop it, keeping its files. Idempotent. Raises EngineUnavailable, EngineError."""
+    async def stop(
+        self,
+        message: str,
+        *,
+        grace_s: int = STOP_GRACE_S,
+        error: str | None = None,
+        still: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Save it and stop it: the one way, whoever wants it. Idempotent.
+
+        `message` is told to what ran, `error` kept as its last error; `still` is asked when its
+        turn has come. Raises EngineUnavailable, EngineError.
+        """
+        await self._abort_start(message)
         async with self._lock:
-            if self._link is None and not self.active:
+            unsaved = self._container is not None and self.saved_at is None
+            if not (self._link or self.active or unsaved) or not still():
                 return
             self._stopping = message
-            self._move("stopping")
+            self.move("stopping")
             try:
                 if self._container is not None:
-                    await self._engine.stop(self._container, grace_s)
-            except SandboxError as error:
-                self._last_error = error.message
-                self._move("error")
+                    await self._save(self._container, grace_s)
+            except SandboxError as failure:
+                self.last_error = f"Its files were not saved: {failure.message}"
+                self.move("error")
                 raise
             finally:
                 self.release(message)
-            self._move("stopped")
+            self.last_error = error
+            self.move("stopped")
+
+    async def _abort_start(self, message: str) -> None:
+        """A start that waits does not begin any more, one that runs its command ends soon."""
+        if self._starting is not None and not self._starting.done():
+            self._aborted = self._starting
+        if self._startup is not None:
+            self._stopping = message
+            await self._startup.cancel()
 
     async def destroy(self) -> None:
         """Remove container and files. Idempotent. Raises EngineUnavailable, EngineError."""
+        await self._abort_start("The sandbox was destroyed.")
         async with self._lock:
             self._stopping = "The sandbox was destroyed."
-            self._move("stopping")
+            self.move("stopping")
             try:
-                await self._engine.remove(self._container or self.name)
-                if self.spec.profile == "strict":
+                container = self._container or self.name
+                await self._engine.remove_with_volumes(container, containers.OWNER_LABEL)
+                if self.spec.profile == "strict":  # a volume outlives a container removed by others
                     await self._engine.remove_volume(self.name)
             except SandboxError as error:
-                self._last_error = error.message
-                self._move("error")
+                self.last_error = error.message
+                self.move("error")
                 raise
             finally:
                 self.release(self._stopping)
-            self._container, self._destroyed = None, True
-            self._move("stopped")
+            self._container, self._destroyed, self.saved_at = None, True, None
+            self.last_error = None
+            self.move("stopped")
 
-    def _move(self, status: str) -> None:
+    def move(self, status: str) -> None:
         if status != self.status:
             self.status = status
             self._shared.changed(self.record())

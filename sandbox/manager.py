@@ -1,43 +1,56 @@
-"""The manager: every sandbox of one server by id. Starts them on first use, ends what it started.
+"""The manager: every sandbox of one server by id. Starts, executes, saves and stops, destroys.
 
-It holds no policy of rooms and no wire; one sandbox's life is `instance.py`'s.
+It holds no policy of rooms and no wire; one sandbox's life is `instance.py`'s, what goes on
+without being asked is `upkeep.py`'s.
 """
 
 import asyncio
 import logging
+import secrets
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
-from sandbox import containers
 from sandbox.engine import Engine
 from sandbox.errors import (
     EngineError,
+    EngineUnavailable,
     InvalidSpec,
     SandboxError,
-    SandboxLimit,
     SandboxUnavailable,
     UnknownSandbox,
 )
 from sandbox.instance import Instance, Shared
 from sandbox.process import OutputSink, Process
-from sandbox.spec import ExecSpec, SandboxRecord, SandboxSpec, sandbox_id
+from sandbox.reconcile import Reconciler
+from sandbox.records import Records
+from sandbox.registry import Registry
+from sandbox.spec import ExecSpec, SandboxRecord, SandboxSpec, SavedWorkspace, sandbox_id
+from sandbox.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 
 CLOSE_S: Final = 6.0  # the whole of `close`, within the server's ten
+# A start is answered at once; an engine that has not been asked yet gets this long to be.
+FIRST_S: Final = 1.0
+STOPPED_BY_HAND: Final = "The sandbox was stopped."
 STOPPED_BY_SERVER: Final = "The server stopped, and the sandbox with it."
 
 
 @dataclass(frozen=True, slots=True)
 class ManagerConfig:
-    """`owner` is the id of the server's data folder: containers with it in their label are ours."""
+    """`owner` is the id of the server's data folder: containers with it in their label are ours.
+
+    `state_dir` keeps records over restarts (None: nothing is kept).
+    """
 
     owner: str
     docker_host: str | None = None
     max_running: int = 32
+    state_dir: Path | None = None
 
 
 class Manager:
@@ -51,44 +64,62 @@ class Manager:
         sandbox_id(config.owner)  # it becomes part of container names
         self.engine = Engine(config.docker_host)
         self._config = config
-        self._instances: dict[str, Instance] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._reconciled = self._closed = False
-        self._reconciling = asyncio.Lock()
-        self._on_change = on_change
-        self._shared = Shared(
-            self.engine, config.owner, clock, self._spawn, self._changed, self._admit
+        self._running_ops: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._closed = False
+        self._registry = Registry(
+            Records(config.state_dir),
+            max_running=config.max_running,
+            on_change=on_change,
+            clock=clock,
         )
+        self._registry.shared = Shared(
+            self.engine,
+            config.owner,
+            clock,
+            self._spawn,
+            self._registry.changed,
+            self._registry.admit,
+        )
+        self._reconciler = Reconciler(
+            self.engine, config.owner, self._registry, pooled=lambda _: False
+        )
+        self._upkeep = Upkeep(self._registry, self._reconciler, clock)
 
     async def open(self) -> None:
         """Settle what an earlier server left. Never fails for an absent engine: then it is
         settled at the first use that finds one.
         """
+        await self._registry.load()
         try:
-            await self._reconcile()
+            await self._reconciler.run()
         except SandboxError as error:
             log.warning("no sandboxes for now: %s", error.message)
+        self._spawn(self._upkeep.run())
 
     async def close(self) -> None:
         """Stop what runs, within CLOSE_S; files are kept. Processes end as sandbox_terminated."""
         self._closed = True
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S - 1):
-                await asyncio.gather(
-                    *(self._stop_quietly(instance) for instance in self._instances.values())
-                )
-        for instance in self._instances.values():
+                await asyncio.gather(*(self._stop_quietly(one) for one in self._registry))
+        for instance in self._registry:
             instance.release(STOPPED_BY_SERVER)
         for task in list(self._tasks):
             task.cancel()
         with suppress(TimeoutError):
             async with asyncio.timeout(1):
                 await asyncio.gather(*self._tasks, return_exceptions=True)
+                await self._registry.records.flush()
                 await self.engine.close()
 
     async def execute(self, sandbox: SandboxSpec, spec: ExecSpec, sink: OutputSink) -> Process:
-        """Run a command, starting its sandbox when it does not run. Raises SandboxUnavailable."""
-        return await (await self._instance(sandbox)).execute(spec, sink)
+        """Run a command, starting its sandbox when it does not run. Raises SandboxUnavailable.
+
+        A sandbox that is known runs as it was last started, not as `sandbox` says.
+        """
+        await self._met()
+        return await self._admitted(sandbox).execute(spec, sink)
 
     async def adopt(
         self,
@@ -102,27 +133,54 @@ class Manager:
         return None
 
     async def start(self, sandbox: SandboxSpec) -> SandboxRecord:
-        """The record once it runs. Starting an active id starts nothing. Raises
-        SandboxUnavailable.
+        """Its record, at once; changes tell how it goes on. Starting an active id starts nothing,
+        but another sleep_after or keep_alive is taken. Raises SandboxUnavailable (a limit).
         """
-        instance = await self._instance(sandbox)
-        await instance.ensure_running()
+        with suppress(TimeoutError, SandboxError):  # without an engine the start itself fails
+            async with asyncio.timeout(FIRST_S):
+                await self._met()
+        known = self._registry.get(sandbox.id)
+        if known is not None:
+            active = known.active
+            if not active:
+                self._registry.admit(known)
+            known.respec(sandbox)
+            if active:
+                return known.record()
+        instance = self._admitted(sandbox)
+        self._registry.changed(record := instance.record())
+        instance.begin()
+        return record
+
+    async def ready(self, id: str) -> SandboxRecord:  # noqa: A002
+        """Its record once it runs. Raises UnknownSandbox, SandboxUnavailable when it does not."""
+        instance = self._known(id)
+        await instance.ready()
         return instance.record()
+
+    @contextmanager
+    def hold(self, id: str, reason: str) -> Iterator[None]:  # noqa: A002
+        """Keep the lease of a sandbox open meanwhile, also when it is started only later."""
+        name = sandbox_id(id)
+        holder = f"{reason}:{secrets.token_hex(4)}"  # no exec's id has a colon
+        self._registry.hold(name, holder)
+        try:
+            yield
+        finally:
+            self._registry.release(name, holder)
 
     async def kill(self, id: str) -> SandboxRecord:  # noqa: A002
         """Stop it and keep its files. Raises UnknownSandbox, EngineUnavailable, EngineError."""
         instance = self._known(id)
-        await instance.stop("The sandbox was stopped.")
+        await self._once(
+            "kill", instance.spec.id, lambda: instance.stop("The sandbox was stopped.")
+        )
         return instance.record()
 
     async def destroy(self, id: str) -> None:  # noqa: A002
         """Remove it with its files. Idempotent. Raises EngineUnavailable, EngineError."""
-        await self._reconcile()
-        instance = self._instances.get(sandbox_id(id))
-        if instance is not None:
-            await instance.destroy()
-            if instance.status == "stopped":
-                self._instances.pop(instance.spec.id, None)
+        name = sandbox_id(id)
+        await self._once("destroy", name, lambda: self._destroy(name))
 
     async def settled(self, id: str) -> None:  # noqa: A002
         """Returns once a running sandbox has left the raised limits of its start."""
@@ -130,74 +188,81 @@ class Manager:
 
     def get(self, id: str) -> SandboxRecord | None:  # noqa: A002
         try:
-            instance = self._instances.get(sandbox_id(id))
+            instance = self._registry.get(sandbox_id(id))
         except InvalidSpec:
             return None
         return instance.record() if instance else None
 
+    def saved(self) -> list[SavedWorkspace]:
+        """What stopped sandboxes left on disk, the oldest first."""
+        found = [
+            SavedWorkspace(
+                id=one.spec.id,
+                size_bytes=one.size_bytes,
+                saved_at_ms=round(one.saved_at * 1000),
+                image=one.spec.image,
+            )
+            for one in self._registry
+            if one.saved_at is not None
+        ]
+        return sorted(found, key=lambda one: one.saved_at_ms)
+
     def list(self) -> list[SandboxRecord]:
-        return [instance.record() for instance in self._instances.values()]
+        return [instance.record() for instance in self._registry]
+
+    async def tick(self) -> None:
+        """One round of the upkeep: leases, limits, records. The upkeep's own clock calls it."""
+        await self._upkeep.tick()
+
+    async def reconcile(self) -> None:
+        """Hold the engine's containers against ours, now. Raises EngineUnavailable, EngineError."""
+        await self._reconciler.run()
 
     # --- inside ---------------------------------------------------------------------------------
 
     def _known(self, raw: str) -> Instance:
-        instance = self._instances.get(sandbox_id(raw))
+        instance = self._registry.get(sandbox_id(raw))
         if instance is None:
             raise UnknownSandbox(f"There is no sandbox {raw!r}.")
         return instance
 
-    async def _instance(self, spec: SandboxSpec) -> Instance:
+    def _admitted(self, spec: SandboxSpec) -> Instance:
         if self._closed:
             raise SandboxUnavailable("The server is stopping.")
+        return self._registry.admitted(spec)
+
+    async def _met(self) -> None:
+        """What an earlier server left is known from here on. Raises SandboxUnavailable."""
+        if self._reconciler.settled:
+            return
         try:
-            await self._reconcile()
+            await self._reconciler.run()
         except EngineError as error:
             raise SandboxUnavailable(f"The container engine refused: {error.message}") from error
-        instance = self._instances.get(spec.id)
-        if instance is None:
-            instance = self._instances[spec.id] = Instance(self._shared, spec)
-        instance.respec(spec)
-        return instance
 
-    def _admit(self, wanted: Instance) -> None:
-        running = sum(1 for one in self._instances.values() if one.active and one is not wanted)
-        if running >= self._config.max_running:
-            raise SandboxLimit(
-                f"{running} sandboxes run already, as many as this server allows. "
-                "Stop one, then try again."
-            )
+    async def _destroy(self, name: str) -> None:
+        await self._met()
+        instance = self._registry.get(name)
+        if instance is not None:
+            self._registry.keep(instance, doomed=True)  # a later server finishes it if need be
+            await self._registry.records.flush()
+            await instance.destroy()
+            self._registry.forget(instance)
+            await self._registry.records.flush()
 
-    def _changed(self, record: SandboxRecord) -> None:
-        try:
-            self._on_change(record)
-        except Exception:  # the boundary to whoever listens; a sandbox must not stop half way
-            log.exception("telling of sandbox %s failed", record.id)
-
-    async def _reconcile(self) -> None:
-        """Once, when an engine is there: know the containers that carry our label, stop those
-        that still run. Others' are not touched.
-        """
-        if self._reconciled:
-            return
-        async with self._reconciling:
-            if self._reconciled:
-                return
-            found = await self.engine.list(f"{containers.OWNER_LABEL}={self._config.owner}")
-            await asyncio.gather(*(self._take_over(container) for container in found))
-            self._reconciled = True
-
-    async def _take_over(self, container: dict[str, Any]) -> None:
-        try:
-            spec = containers.spec_from_labels(container["Labels"])
-        except (InvalidSpec, KeyError):
-            log.warning("container %s carries our label but no sandbox", container["Id"][:12])
-            return
-        if spec.id in self._instances:
-            return
-        if container["State"] not in ("exited", "created", "dead"):
-            await self.engine.kill(container["Id"])
-        instance = self._instances[spec.id] = Instance(self._shared, spec)
-        instance.adopt(container["Id"])
+    async def _once(
+        self, what: str, name: str, work: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Several at once are one, and one caller's cancellation leaves it to the others."""
+        key = (what, name)
+        task = self._running_ops.get(key)
+        if task is None:
+            task = self._running_ops[key] = self._spawn(work())
+            task.add_done_callback(lambda _: self._running_ops.pop(key, None))
+        await asyncio.wait({task})
+        if task.cancelled():
+            raise EngineUnavailable("The server is stopping.")
+        task.result()
 
     async def _stop_quietly(self, instance: Instance) -> None:
         try:

@@ -20,6 +20,7 @@ async def obtain(engine: Engine, owner: str, spec: SandboxSpec, cpus: int) -> st
     It is asked for by name each time: it may have been removed, or made by an earlier server.
     Raises SandboxUnavailable, EngineError.
     """
+    await check_runtime(engine, spec.runtime)
     name = containers.container_name(owner, spec.id)
     found = await engine.inspect(name)
     if found is None:
@@ -32,6 +33,21 @@ async def obtain(engine: Engine, owner: str, spec: SandboxSpec, cpus: int) -> st
         await engine.kill(container)
     await engine.update(container, containers.limits(spec, cpus, starting=True))
     return container
+
+
+async def check_runtime(engine: Engine, runtime: str | None) -> None:
+    """A sandbox that is to run under gVisor does not run under anything else instead.
+
+    Raises SandboxUnavailable, EngineError.
+    """
+    if runtime is None or runtime in (await engine.info()).runtimes:
+        return
+    known = (await engine.info(fresh=True)).runtimes
+    if runtime not in known:
+        raise SandboxUnavailable(
+            f"The container engine has no runtime {runtime}; it has {', '.join(sorted(known))}. "
+            "Install and register it with the engine, or choose another."
+        )
 
 
 async def _create(engine: Engine, owner: str, spec: SandboxSpec, cpus: int) -> str:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from sandbox.errors import InvalidSpec
+from sandbox.lease import check_sleep_after
 
 GIB: Final = 1024**3
 MIB: Final = 1024**2
@@ -23,7 +24,10 @@ STATUSES: Final = ("requested", "starting", "running", "stopping", "stopped", "e
 ARGUMENT_BYTES: Final = 128 * 1024 - 1
 SIGNAL_MAX: Final = 64
 SIZE_CELLS: Final = 1000  # columns or rows of a terminal; wider ones crash programs
-_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}")
+STARTUP_MAX_MS: Final = 600_000
+SANDBOX_ID_CHARS: Final = 80  # with the owner's name still short enough for a container's
+_ID = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{SANDBOX_ID_CHARS - 1}}}")
+_RUNTIME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,63}")
 _EXEC_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -95,6 +99,14 @@ class SandboxSpec:
         _one_of("instance_type", self.instance_type, tuple(INSTANCE_TYPES))
         _one_of("network", self.network, NETWORKS)
         _one_of("profile", self.profile, PROFILES)
+        if self.runtime is not None and not _RUNTIME.fullmatch(self.runtime):
+            raise InvalidSpec("runtime", "A runtime has a name of the engine's, such as runsc.")
+        object.__setattr__(self, "sleep_after", check_sleep_after(self.sleep_after))
+        _text("startup_command", self.startup_command)
+        if not 0 < self.startup_timeout_ms <= STARTUP_MAX_MS:
+            raise InvalidSpec(
+                "startup_timeout_ms", f"The startupTimeoutMs lies between 1 and {STARTUP_MAX_MS}."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +120,21 @@ class SandboxRecord:
     instance_type: str
     expected_stop_at: int | None = None
     last_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SavedWorkspace:
+    """What a stopped sandbox left on disk. `saved_at_ms` since the epoch.
+
+    `size_bytes` are blocks on disk; when not `exact`, the engine's count, which takes the holes of
+    sparse files for data; None while it was not measured.
+    """
+
+    id: str
+    size_bytes: int | None
+    saved_at_ms: int
+    image: str
+    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)

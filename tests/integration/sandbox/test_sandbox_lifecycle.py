@@ -106,8 +106,9 @@ async def test_an_engine_that_comes_later(houses, tmp_path):
 async def test_an_image_that_is_missing(houses, monkeypatch):
     monkeypatch.setattr("sandbox.containers.IMAGE_VERSION", "never-built")
     manager = await houses.manager()
+    assert (await manager.start(SandboxSpec("one"))).status == "requested"
     with pytest.raises(SandboxUnavailable) as caught:
-        await manager.start(SandboxSpec("one"))
+        await manager.ready("one")
     assert "duet images build" in caught.value.message
     assert manager.get("one").status == "error"
     assert "duet images build" in manager.get("one").last_error
@@ -115,8 +116,9 @@ async def test_an_image_that_is_missing(houses, monkeypatch):
 
 async def test_a_runtime_that_is_missing(houses):
     manager = await houses.manager()
+    await manager.start(SandboxSpec("one", runtime="no-such-runtime"))
     with pytest.raises(SandboxUnavailable) as caught:
-        await manager.start(SandboxSpec("one", runtime="no-such-runtime"))
+        await manager.ready("one")
     assert "no-such-runtime" in caught.value.message
 
 
@@ -128,7 +130,8 @@ async def test_a_limit_refuses_and_harms_nobody(houses):
         await manager.start(SandboxSpec("two"))
     assert await first.text("echo here") == "here\n"
     await manager.kill("one")
-    assert (await manager.start(SandboxSpec("two"))).status == "running"
+    await manager.start(SandboxSpec("two"))
+    assert (await manager.ready("two")).status == "running"
 
 
 async def test_unknown_ids(manager):
@@ -184,6 +187,7 @@ async def test_a_type_may_change_at_a_later_start(box_of):
     await box.text("true")
     await box.manager.kill("one")
     bigger = Box(box.manager, SandboxSpec("one", instance_type="basic"))
+    await box.manager.start(bigger.spec)
     assert (
         await bigger.text(
             "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null || true"

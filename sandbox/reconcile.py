@@ -1,0 +1,110 @@
+"""What the engine has, held against what we know: adopts, marks and reaps, by label alone.
+
+At the start and then each minute. Containers without our owner's label are not even looked at.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from sandbox import containers
+from sandbox.engine import Engine
+from sandbox.errors import InvalidSpec, SandboxError
+from sandbox.instance import Instance
+from sandbox.registry import NOT_MET, Registry
+
+log = logging.getLogger(__name__)
+
+_DOWN: Final = ("exited", "created", "dead")
+GONE: Final = "Its container was removed from outside, and its files with it."
+
+
+class Reconciler:
+    """`pooled` says of a container's id whether the pool of this server knows it."""
+
+    def __init__(
+        self, engine: Engine, owner: str, registry: Registry, pooled: Callable[[str], bool]
+    ) -> None:
+        self._engine = engine
+        self._owner = owner
+        self._registry = registry
+        self._pooled = pooled
+        self._warned: set[str] = set()
+        self._turn = asyncio.Lock()
+        self.settled = False  # once it was done in this life
+
+    async def run(self) -> None:
+        """Raises EngineUnavailable, EngineError when the engine can't be asked."""
+        async with self._turn:
+            known = {one.container for one in self._registry}
+            found = await self._engine.list(f"{containers.OWNER_LABEL}={self._owner}")
+            await asyncio.gather(*(self._guarded(container) for container in found))
+            names = {name for one in found if (name := self._sandbox(one))}
+            for instance in self._registry:
+                # Only what was known before the question was asked can be missing in its answer.
+                if instance.spec.id not in names and instance.container in known:
+                    await self._vanished(instance)
+            for id in set(self._registry.doomed) - names:  # noqa: A001
+                self._registry.doomed.pop(id, None)
+                self._registry.records.drop(id)
+            self.settled = True
+
+    def _sandbox(self, container: Mapping[str, Any]) -> str | None:
+        try:
+            return containers.sandbox_of(container, self._owner)
+        except InvalidSpec:
+            return None
+
+    async def _guarded(self, container: dict[str, Any]) -> None:
+        try:
+            await self._settle(container)
+        except SandboxError as error:
+            log.warning("container %s not settled: %s", container["Id"][:12], error.message)
+
+    async def _settle(self, container: dict[str, Any]) -> None:
+        if containers.is_spare(container, self._owner):
+            if not self._pooled(container["Id"]):  # of an earlier life, or lost
+                await self._engine.remove(container["Id"])
+            return
+        id = self._sandbox(container)  # noqa: A001
+        if id is None:
+            if container["Id"] not in self._warned:
+                self._warned.add(container["Id"])
+                log.warning("container %s has our label but no sandbox", container["Id"][:12])
+        elif id in self._registry.doomed and self._registry.get(id) is None:
+            await self._finish_removal(id, container)
+        else:
+            spec = containers.spec_of(container, self._owner)
+            instance = self._registry.get(id) or self._registry.make(spec)
+            await self._compare(instance, container)
+
+    async def _finish_removal(self, id: str, container: dict[str, Any]) -> None:  # noqa: A002
+        """A destroy that an earlier server did not get to the end of."""
+        log.info("removing sandbox %s, whose removal had begun", id)
+        await self._engine.remove_with_volumes(container["Id"], containers.OWNER_LABEL)
+        self._registry.doomed.pop(id, None)
+        self._registry.records.drop(id)
+
+    async def _compare(self, instance: Instance, container: dict[str, Any]) -> None:
+        if instance.busy or instance.status == "running":  # its own link tells what becomes of it
+            return
+        runs = container["State"] not in _DOWN
+        if runs:
+            await instance.meet(container["Id"])
+        elif instance.container is None or instance.saved_at is None:
+            before = instance.record()
+            if instance.last_error == NOT_MET:
+                instance.last_error = None
+            instance.adopt(container["Id"])
+            if instance.record() != before:
+                self._registry.changed(instance.record())
+
+    async def _vanished(self, instance: Instance) -> None:
+        if instance.spec.profile == "strict" and await self._engine.volume(instance.name):
+            return  # the files are in the volume, and the next start makes a container around it
+        if instance.busy or instance.status == "running":
+            return
+        if instance.container or instance.saved_at or instance.last_error == NOT_MET:
+            instance.lost(GONE)
+            self._registry.changed(instance.record())

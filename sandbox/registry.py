@@ -1,0 +1,150 @@
+"""The sandboxes of one server by id: made, admitted, remembered on disk, told of when they change.
+
+Nothing here asks the engine; the manager and its helpers do.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from sandbox.errors import SandboxLimit
+from sandbox.instance import Instance, Shared
+from sandbox.records import Kept, Records
+from sandbox.spec import SandboxRecord, SandboxSpec
+
+log = logging.getLogger(__name__)
+
+# A lease that moves with every command is told, and written down, only when it has come to rest.
+REST_S: Final = 5.0
+NOT_MET: Final = "The server was restarted and has not met this sandbox again yet."
+
+
+class Registry:
+    def __init__(
+        self,
+        records: Records,
+        *,
+        max_running: int,
+        on_change: Callable[[SandboxRecord], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self.records = records
+        self.shared: Shared  # given by the manager, which the instances call back
+        self.doomed: dict[str, SandboxSpec] = {}
+        self._max_running = max_running
+        self._on_change = on_change
+        self._clock = clock
+        self._instances: dict[str, Instance] = {}
+        self._holds: defaultdict[str, set[str]] = defaultdict(set)
+        self._told: dict[str, int | None] = {}
+        self._moved: dict[str, tuple[int | None, float]] = {}
+
+    def __iter__(self) -> Iterator[Instance]:
+        return iter(list(self._instances.values()))
+
+    def get(self, id: str) -> Instance | None:  # noqa: A002
+        return self._instances.get(id)
+
+    def make(self, spec: SandboxSpec) -> Instance:
+        instance = self._instances[spec.id] = Instance(self.shared, spec, status="stopped")
+        for holder in self._holds.get(spec.id, ()):
+            instance.lease.hold(holder)
+        return instance
+
+    def forget(self, instance: Instance) -> None:
+        id = instance.spec.id  # noqa: A001
+        if self._instances.get(id) is instance:
+            del self._instances[id]
+            self._told.pop(id, None)
+            self._moved.pop(id, None)
+        self.doomed.pop(id, None)
+        self.records.drop(id)
+
+    # --- the limit ------------------------------------------------------------------------------
+
+    def admit(self, wanted: Instance | None) -> None:
+        """Raises SandboxLimit when one more would be too many; never stops another instead."""
+        running = sum(1 for one in self._instances.values() if one.active and one is not wanted)
+        if running >= self._max_running:
+            raise SandboxLimit(
+                f"{running} sandboxes run already, as many as this server allows. "
+                "Stop one, then try again."
+            )
+
+    def admitted(self, spec: SandboxSpec) -> Instance:
+        """The active sandbox of this id, or a place for one. Raises SandboxLimit."""
+        instance = self._instances.get(spec.id)
+        if instance is None or not instance.active:
+            self.admit(instance)
+            instance = instance or self.make(spec)
+            instance.request()
+        return instance
+
+    # --- what holds leases open -----------------------------------------------------------------
+
+    def hold(self, id: str, holder: str) -> None:  # noqa: A002
+        self._holds[id].add(holder)
+        if instance := self._instances.get(id):
+            instance.lease.hold(holder)
+
+    def release(self, id: str, holder: str) -> None:  # noqa: A002
+        self._holds[id].discard(holder)
+        if not self._holds[id]:
+            del self._holds[id]
+        if instance := self._instances.get(id):
+            instance.lease.release(holder)
+
+    # --- told and written down ------------------------------------------------------------------
+
+    def changed(self, record: SandboxRecord) -> None:
+        if instance := self._instances.get(record.id):
+            self.keep(instance)
+        self._told[record.id] = record.expected_stop_at
+        try:
+            self._on_change(record)
+        except Exception:  # the boundary to whoever listens; a sandbox must not stop half way
+            log.exception("telling of sandbox %s failed", record.id)
+
+    def keep(self, instance: Instance, *, doomed: bool = False) -> None:
+        self.records.put(
+            Kept(
+                spec=instance.spec,
+                status=instance.status,
+                idle_since=instance.lease.idle_since,
+                held=instance.lease.held,
+                saved_at=instance.saved_at,
+                size_bytes=instance.size_bytes,
+                last_error=instance.last_error,
+                doomed=doomed,
+            )
+        )
+
+    def tell_leases(self) -> None:
+        """Tell of leases that were moved, once they have come to rest."""
+        now = self._clock()
+        for instance in self:
+            record = instance.record()
+            id, stop_at = record.id, record.expected_stop_at  # noqa: A001
+            if instance.status != "running" or stop_at == self._told.get(id):
+                self._moved.pop(id, None)
+            elif self._moved.get(id, (0, 0))[0] != stop_at or id not in self._moved:
+                self._moved[id] = (stop_at, now)
+            elif now - self._moved[id][1] >= REST_S:
+                del self._moved[id]
+                self.changed(record)
+
+    async def load(self) -> None:
+        """What earlier servers knew; whether it still holds is for the engine to say."""
+        for kept in await self.records.load():
+            if kept.doomed:
+                self.doomed[kept.spec.id] = kept.spec
+                continue
+            instance = self.make(kept.spec)
+            instance.lease.restore(kept.idle_since, held=kept.held)
+            instance.saved_at, instance.size_bytes = kept.saved_at, kept.size_bytes
+            instance.last_error = kept.last_error
+            if kept.status not in ("stopped", "error"):
+                instance.status, instance.last_error = "error", NOT_MET
+            else:
+                instance.status = kept.status
