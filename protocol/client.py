@@ -211,7 +211,7 @@ class Client:
         if kind == "exec.output":
             self._output(str(frame.get("exec")), frame.get("ref"), chunk(frame))
             return
-        model = events.MODELS.get(kind) if isinstance(kind, str) else None
+        model = events.model_of(frame)
         if model is None:
             return  # newer than this client
         event = model.model_validate(frame)

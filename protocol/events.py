@@ -3,6 +3,7 @@
 The server's hot path may build the same shapes without these models; tests hold the two together.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter
@@ -100,8 +101,9 @@ class MessageReacted(Persisted):
     on: bool
 
 
-class ExecStarted(Persisted):
-    type: Literal["exec.started"] = "exec.started"
+class Started(Model):
+    """What a command is, when it starts."""
+
     exec: str
     command: str
     cwd: str
@@ -110,10 +112,9 @@ class ExecStarted(Persisted):
     pty: PtySize | None = None
 
 
-class ExecExited(Persisted):
+class Exited(Model):
     """The one end of an exec. `reason` only where `ok` is false."""
 
-    type: Literal["exec.exited"] = "exec.exited"
     exec: str
     ok: bool
     reason: str | None = None
@@ -123,9 +124,18 @@ class ExecExited(Persisted):
     stderr: str | None = None
     exit_code: int | None = None
     signal: str | None = None
+    warnings: list[str] | None = None
     duration_ms: int
     bytes: dict[str, int]
     truncated: dict[str, bool]
+
+
+class ExecStarted(Persisted, Started):
+    type: Literal["exec.started"] = "exec.started"
+
+
+class ExecExited(Persisted, Exited):
+    type: Literal["exec.exited"] = "exec.exited"
 
 
 class AgentQueued(Persisted):
@@ -365,3 +375,42 @@ EVENTS: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discrimina
 MODELS: dict[str, type[Model]] = {
     model.model_fields["type"].default: model for model in get_args(AnyEvent)
 }
+
+
+class SandboxExecStarted(Started):
+    """As `exec.started`, for who asked a sandbox without a room: no room, no offset."""
+
+    type: Literal["exec.started"] = "exec.started"
+    by: Participant
+
+
+class SandboxExecExited(Exited):
+    """As `exec.exited`, for who asked a sandbox without a room: no room, no offset."""
+
+    type: Literal["exec.exited"] = "exec.exited"
+    by: Participant
+
+
+class SandboxState(Sandbox):
+    """As `sandbox`, for who asked for a sandbox without a room: no room, no offset."""
+
+    type: Literal["sandbox"] = "sandbox"
+
+
+AnySandboxEvent = SandboxExecStarted | SandboxExecExited | SandboxState
+SANDBOX_EVENTS: TypeAdapter[AnySandboxEvent] = TypeAdapter(
+    Annotated[AnySandboxEvent, Field(discriminator="type")]
+)
+SANDBOX_MODELS: dict[str, type[Model]] = {
+    model.model_fields["type"].default: model for model in get_args(AnySandboxEvent)
+}
+
+
+def model_of(frame: Mapping[str, Any]) -> type[Model] | None:
+    """The model of a server's frame; None for a type that is not known (yet)."""
+    kind = frame.get("type")
+    if not isinstance(kind, str):
+        return None
+    if "room" not in frame and kind in SANDBOX_MODELS:
+        return SANDBOX_MODELS[kind]
+    return MODELS.get(kind)

@@ -43,11 +43,12 @@ def json_schema() -> Schema:
     It describes what should be sent: optional fields are left out rather than null. `data` of
     `format: binary` is bytes in msgpack and does not occur in JSON.
     """
-    models: list[type[Model]] = [*get_args(commands.AnyCommand), *get_args(events.AnyEvent)]
+    sent = (*get_args(events.AnyEvent), *get_args(events.AnySandboxEvent))
+    models: list[type[Model]] = [*get_args(commands.AnyCommand), *sent]
     _, document = models_json_schema(
         [(model, "validation") for model in models], by_alias=True, ref_template="#/$defs/{model}"
     )
-    sent_whole = {model.__name__ for model in _with_parts(get_args(events.AnyEvent))}
+    sent_whole = {model.__name__ for model in _with_parts(sent)}
     defs = {
         name: _definition(body, sent_whole=name in sent_whole)
         for name, body in document["$defs"].items()

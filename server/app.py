@@ -14,7 +14,6 @@ from protocol.errors import DuetError, Unavailable
 from protocol.events import Limits
 from sandbox.errors import InvalidSpec, SandboxError
 from sandbox.manager import Manager, ManagerConfig
-from sandbox.spec import SandboxSpec
 from server import logs
 from server.agent.make import make_agent, open_models
 from server.agent.models import Models
@@ -25,11 +24,13 @@ from server.folder import DataFolder
 from server.gate import Gate
 from server.handlers import Handlers
 from server.http_api import application
-from server.hub import Hub, sandbox_name
+from server.hub import Hub
 from server.roomlog import RoomLog
 from server.run import KeepLimits
 from server.running import ExecConfig
+from server.sandboxes import Sandboxes
 from server.settings import Settings
+from server.solo import SoloExecs
 from server.static import Page
 from server.store import Store, check_url
 from server.tasks import GuardedTasks
@@ -77,12 +78,17 @@ class Server:
             ),
             on_change=self.hub.sandbox_changed,
         )
+        config = _exec_config(settings, folder.server_id())
+        solo = SoloExecs(
+            manager=self.manager, store=store, execlog=execlog, config=config, tasks=tasks
+        )
+        sandboxes = self.hub.sandboxes = Sandboxes(settings, self.manager, solo, roomlog)
         self.execs = self.hub.execs = Execs(
             roomlog=roomlog,
             execlog=execlog,
             manager=self.manager,
-            sandbox_of=self._sandbox_of,
-            config=_exec_config(settings, folder.server_id()),
+            sandbox_of=sandboxes.spec_of_room,
+            config=config,
             tasks=tasks,
         )
         self.agent = self.hub.agent = make_agent(
@@ -101,19 +107,10 @@ class Server:
         )
         self.gate = Gate(settings, Handlers(self.hub, self.agent, tokens, limits, own_version()))
 
-    def _sandbox_of(self, room_id: str) -> SandboxSpec:
-        return SandboxSpec(
-            id=sandbox_name(room_id),
-            image=self.settings.room_image,
-            instance_type=self.settings.room_instance_type,
-            network=self.settings.sandbox_network,
-            runtime=self.settings.sandbox_runtime,
-        )
-
     def check_settings(self) -> None:
         """Raises StartupError for a setting that only the sandboxes know to be wrong."""
         try:
-            self._sandbox_of("check")
+            self.hub.sandboxes.spec_of_room("check")
         except InvalidSpec as error:
             raise StartupError(error.message) from None
 

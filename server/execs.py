@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import shlex
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -14,7 +13,7 @@ from protocol.model import Participant
 from sandbox.errors import SandboxError
 from sandbox.manager import Manager
 from sandbox.results import ExecResult
-from sandbox.spec import WORKDIR, SandboxSpec
+from sandbox.spec import SandboxSpec
 from server import logs
 from server.execlog import ExecLog
 from server.order import Order
@@ -22,7 +21,16 @@ from server.output import Piece
 from server.room import Room, Tasks
 from server.roomlog import Append, Appended, RoomLog, Running
 from server.run import Run
-from server.running import ExecConfig, live, result_of, short_id
+from server.running import (
+    ExecConfig,
+    author,
+    content_of,
+    live,
+    read_output,
+    result_of,
+    short_id,
+    started_fields,
+)
 
 log = logs.get("exec")
 
@@ -90,25 +98,15 @@ class Execs:
     def _started(
         self, room: Room, by: Participant, request: Exec, run: Run, turn: str | None
     ) -> Append:
-        body: dict[str, Any] = {
-            "type": "exec.started",
-            "room": room.id,
-            "by": author(by),
-            "exec": run.exec,
-            "command": shown(request),
-            "cwd": request.cwd or WORKDIR,
-        }
-        if request.pty is not None:
-            body["pty"] = request.pty.wire()
-        if request.stdin:
-            body["stdin"] = True
-        if request.key is not None:
-            body["key"] = request.key
+        head = {"type": "exec.started", "room": room.id, "exec": run.exec}
+        body: dict[str, Any] = {**head, **started_fields(by, request)}
         if turn is not None:
             body["turn"] = turn
+        if request.key is not None:
+            body["key"] = request.key
         return Append(
             body,
-            content=request.model_dump(exclude={"ref", "key"}, exclude_none=True),
+            content=content_of(request),
             key=request.key,
             answer=run.exec,
             op="start",
@@ -130,22 +128,10 @@ class Execs:
             await run.process.cancel()
 
     async def read(
-        self, room: str, exec_id: str, stream: str, span: tuple[int, int]
+        self, exec_id: str, stream: str, span: tuple[int, int]
     ) -> tuple[list[Piece], int, Order]:
         """Kept output of a stream between two offsets, its end so far, and its order."""
-        run = self._runs.get(exec_id)
-        if run is not None:
-            out = run.streams.get(stream)
-            if out is None:
-                return [], 0, run.order
-            return list(out.kept.read(*span)), out.kept.end, run.order
-        known = await self._execlog.ends(room, exec_id)
-        if known is None:
-            raise UnknownExec("There is no such command, or its output is kept no longer.")
-        ends, order = known
-        end = ends.get(stream, 0)
-        pieces = await self._execlog.read(room, exec_id, stream, (span[0], min(end, span[1])))
-        return pieces, end, order
+        return await read_output(self._execlog, self._runs.get(exec_id), exec_id, stream, span)
 
     def live(self, room: str) -> list[str]:
         return sorted(self._live.get(room, ()))
@@ -253,16 +239,3 @@ class Execs:
         self._runs.pop(exec_id, None)
         room.execs.pop(exec_id, None)
         self._live.get(room.id, set()).discard(exec_id)
-
-
-def author(participant: Participant) -> dict[str, Any]:
-    """`by` of an event."""
-    return {"id": participant.id, "name": participant.name, "kind": participant.kind}
-
-
-def shown(request: Exec) -> str:
-    """The command as people see it; an argv as a shell would need it written."""
-    if request.command is not None:
-        return request.command
-
-    return shlex.join(request.argv or ())

@@ -16,7 +16,6 @@ from protocol.errors import (
     Invalid,
     LimitReached,
     NotJoined,
-    Unavailable,
     UnknownExec,
 )
 from protocol.events import Limits
@@ -26,9 +25,11 @@ from server.agent.turns import Agent
 from server.execframes import kept_frames
 from server.hub import Hub
 from server.join import JoinRequest, join
+from server.records import ROOM_PREFIX
 from server.room import Room
 from server.run import Run
 from server.session import Session
+from server.solo import MARK
 from server.tokens import Tokens
 
 Handle = Callable[[Session, Any], Awaitable[None]]
@@ -64,10 +65,10 @@ class Handlers:
             "ask": self._ask,
             "agent.stop": self._agent_stop,
             "agent.decide": self._agent_decide,
-            "sandbox.start": self._sandbox,
-            "sandbox.kill": self._sandbox,
-            "sandbox.destroy": self._sandbox,
-            "sandbox.list": self._sandbox,
+            "sandbox.start": self._sandbox_start,
+            "sandbox.kill": self._sandbox_kill,
+            "sandbox.destroy": self._sandbox_destroy,
+            "sandbox.list": self._sandbox_list,
             "ping": self._ping,
         }
 
@@ -102,6 +103,7 @@ class Handlers:
         for room in list(session.rooms.values()):
             room.detach(session, entered=True)
         session.rooms.clear()
+        self._hub.sandboxes.forget_listener(session)
 
     async def _ping(self, session: Session, command: c.Ping) -> None:
         session.reply(command.ref, {"type": "pong"})
@@ -177,23 +179,33 @@ class Handlers:
 
     async def _exec(self, session: Session, command: c.Exec) -> None:
         if command.room is None:
-            raise Unavailable("Sandboxes without a room come later; give a room.")
+            await self._exec_solo(session, command)
+            return
         room = self._joined(session, command.room)
         stored, _run = await self._hub.execs.start(room, session.participant, command)
         ack = {"type": "ack", "offset": stored.offset, "exec": stored.answer}
         session.reply(command.ref, ack)
 
+    async def _exec_solo(self, session: Session, command: c.Exec) -> None:
+        found = await self._hub.sandboxes.execute(
+            command.sandbox or "", session.participant, command, session
+        )
+        exec_id = found if isinstance(found, str) else found.exec
+        session.reply(command.ref, {"type": "ack", "exec": exec_id})
+
     def _run(self, session: Session, exec_id: str) -> Run:
-        """A run of a room this session is in."""
-        self._room_of(session, exec_id)
+        """A run of a room this session is in, or of a sandbox without one."""
+        if exec_id.startswith(MARK):
+            return self._hub.sandboxes.solo.find(exec_id)
+        self._check_room(session, exec_id)
         return self._hub.execs.find(exec_id)
 
-    def _room_of(self, session: Session, exec_id: str) -> str:
+    def _check_room(self, session: Session, exec_id: str) -> dict[str, str]:
         """The room whose name an exec id begins with. Raises UnknownExec or NotJoined."""
         room_id, dot, _ = exec_id.rpartition(".")
         if not dot:
             raise UnknownExec("There is no such command.")
-        return self._joined(session, room_id).id
+        return {"room": self._joined(session, room_id).id}
 
     async def _exec_input(self, session: Session, command: c.ExecInput) -> None:
         run = self._run(session, command.exec)
@@ -227,11 +239,14 @@ class Handlers:
         session.reply(command.ref, {"type": "ack"})
 
     async def _exec_read(self, session: Session, command: c.ExecRead) -> None:
-        room_id = self._room_of(session, command.exec)
         stream = command.stream
         span = (command.at, command.at + command.limit)
-        pieces, end, order = await self._hub.execs.read(room_id, command.exec, stream, span)
-        head = {"room": room_id, "exec": command.exec}
+        head = {"exec": command.exec}
+        if command.exec.startswith(MARK):
+            pieces, end, order = await self._hub.sandboxes.solo.read(command.exec, stream, span)
+        else:
+            head |= self._check_room(session, command.exec)
+            pieces, end, order = await self._hub.execs.read(command.exec, stream, span)
         head |= {} if command.ref is None else {"ref": command.ref}
         frames = kept_frames(head, {stream: pieces}, order)
         for frame in frames:
@@ -258,10 +273,32 @@ class Handlers:
         await self._agent.decide(command.room, session.participant, command)
         session.reply(command.ref, {"type": "ack"})
 
-    # What comes later
+    # Sandboxes by id
 
-    async def _sandbox(self, _session: Session, _command: AnyCommand) -> None:
-        raise Unavailable("Sandboxes without a room come later; a room starts its own.")
+    def _may(self, session: Session, sandbox: str) -> None:
+        """A room's sandbox is for those who are in the room. Raises NotJoined."""
+        name = sandbox.strip().lower()
+        if name.startswith(ROOM_PREFIX):
+            self._joined(session, name.removeprefix(ROOM_PREFIX))
+
+    async def _sandbox_start(self, session: Session, command: c.SandboxStart) -> None:
+        self._may(session, command.id)
+        record = await self._hub.sandboxes.start(command, session)
+        session.reply(command.ref, {"type": "ack", "sandbox": record})
+
+    async def _sandbox_kill(self, session: Session, command: c.SandboxKill) -> None:
+        self._may(session, command.id)
+        record = await self._hub.sandboxes.kill(command.id, session)
+        session.reply(command.ref, {"type": "ack", "sandbox": record})
+
+    async def _sandbox_destroy(self, session: Session, command: c.SandboxDestroy) -> None:
+        self._may(session, command.id)
+        await self._hub.sandboxes.destroy(command.id, session)
+        session.reply(command.ref, {"type": "ack"})
+
+    async def _sandbox_list(self, session: Session, command: c.SandboxList) -> None:
+        records = self._hub.sandboxes.list()
+        session.reply(command.ref, {"type": "ack", "sandboxes": records})
 
 
 def _input_bytes(command: c.ExecInput) -> bytes:

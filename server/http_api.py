@@ -18,7 +18,9 @@ from server import logs
 from server.agent import reply
 from server.agent.turns import Agent
 from server.frontdoor import IDLE_S
-from server.hub import Hub, record_fields, sandbox_name
+from server.hub import Hub
+from server.records import sandbox_name
+from server.run import Run
 from server.safety import refusal
 from server.static import SECURITY_HEADERS, Page
 
@@ -57,6 +59,11 @@ class MessageRequest(Model):
 
 class ExecRequest(Model):
     cmd: CommandText
+    timeout_ms: Annotated[int, Field(ge=1, le=names.TIMEOUT_MAX_MS)] | None = None
+
+
+class SandboxExec(Model):
+    command: CommandText
     timeout_ms: Annotated[int, Field(ge=1, le=names.TIMEOUT_MAX_MS)] | None = None
 
 
@@ -107,6 +114,9 @@ def application(
             web.post("/api/rooms/{room}/sandbox/exec", api.sandbox_exec),
             web.post("/api/rooms/{room}/cleanup", api.cleanup),
             web.get("/api/sandboxes", api.sandboxes),
+            web.post("/api/sandboxes", api.start_sandbox),
+            web.post("/api/sandboxes/{sandbox}/exec", api.execute),
+            web.delete("/api/sandboxes/{sandbox}", api.end_sandbox),
             web.get("/assets/{file:.+}", page.file),
         ]
     )
@@ -183,7 +193,8 @@ class _Api:
         if run is None:
             raise Unavailable("The command was started and its result is not known here.")
         fields = await run.done
-        return _result(fields, run.texts(), room.id)
+        body = {"result": _whole(fields, run), "sandboxName": sandbox_name(room.id)}
+        return _failure(fields) or web.json_response(body)
 
     async def cleanup(self, request: web.Request) -> web.Response:
         room_id = _room(request)
@@ -193,8 +204,28 @@ class _Api:
         return web.json_response({"cleaned": True, "roomId": room_id})
 
     async def sandboxes(self, _request: web.Request) -> web.Response:
-        records = [record_fields(record) for record in self._hub.manager.list()]
-        return web.json_response({"sandboxes": records})
+        return web.json_response({"sandboxes": self._hub.sandboxes.list()})
+
+    async def start_sandbox(self, request: web.Request) -> web.Response:
+        wanted = await _body(request, commands.SandboxStart)
+        return web.json_response(await self._hub.sandboxes.start(wanted, None))
+
+    async def execute(self, request: web.Request) -> web.Response:
+        wanted = await _body(request, SandboxExec)
+        name = request.match_info["sandbox"]
+        command = commands.Exec(sandbox=name, command=wanted.command, timeout_ms=wanted.timeout_ms)
+        found = await self._hub.sandboxes.execute(name, HTTP_PARTICIPANT, command, None)
+        if isinstance(found, str):
+            raise Unavailable("The command was started and its result is not known here.")
+        fields = await found.done
+        return _failure(fields) or web.json_response(_whole(fields, found))
+
+    async def end_sandbox(self, request: web.Request) -> web.Response:
+        name = request.match_info["sandbox"]
+        if request.query.get("purge", "").lower() in ("true", "1"):
+            await self._hub.sandboxes.destroy(name, None)
+            return web.json_response({"destroyed": True, "id": name})
+        return web.json_response(await self._hub.sandboxes.kill(name, None))
 
 
 async def recent_execs(hub: Hub, room_id: str) -> list[dict[str, Any]]:
@@ -213,20 +244,22 @@ async def recent_execs(hub: Hub, room_id: str) -> list[dict[str, Any]]:
     return [{"exec": exec_id, **facts} for exec_id, facts in found.items()]
 
 
-def _result(
-    fields: dict[str, Any],
-    texts: tuple[dict[str, str], dict[str, bool]],
-    room_id: str,
-) -> web.Response:
+def _whole(fields: dict[str, Any], run: Run) -> dict[str, Any]:
+    """A result with all that is kept of its output."""
+    texts, truncated = run.texts()
+    return {**fields, **texts, "truncated": truncated}
+
+
+def _failure(fields: dict[str, Any]) -> web.Response | None:
+    """The answer for an end that is no result of the command's own; None for one that is."""
     reason = fields.get("reason")
+    details = {"details": {"reason": [reason]}}
     if reason in ("sandbox_terminated", "internal_error"):
         text = f"sandbox execution failed: {fields['message']}"
-        return web.json_response({"error": text, "details": {"reason": [reason]}}, status=500)
+        return web.json_response({"error": text, **details}, status=500)
     if reason == "sandbox_unavailable":
-        details = {"reason": [reason]}
-        return web.json_response({"error": fields["message"], "details": details}, status=503)
-    result = {**fields, **texts[0], "truncated": texts[1]}
-    return web.json_response({"result": result, "sandboxName": sandbox_name(room_id)})
+        return web.json_response({"error": fields["message"], **details}, status=503)
+    return None
 
 
 # Bodies and errors

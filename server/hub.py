@@ -5,9 +5,7 @@ One method per thing a participant can do in a room; every one may raise the con
 
 import asyncio
 import secrets
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any, Protocol
 
 from protocol.errors import DuetError, Unavailable
@@ -18,9 +16,12 @@ from sandbox.spec import SandboxRecord
 from server import logs
 from server.bus import Bus
 from server.execlog import ExecLog
-from server.execs import Execs, author
+from server.execs import Execs
+from server.records import ROOM_PREFIX, record_fields, sandbox_name
 from server.room import Listener, Room, Tasks
 from server.roomlog import Append, Appended, RoomLog, new_id, parse_delivery
+from server.running import author
+from server.sandboxes import Sandboxes
 from server.store import Store
 from server.wire import Outgoing
 
@@ -47,6 +48,7 @@ class Hub:
     execs: Execs
     agent: Turns
     manager: Manager
+    sandboxes: Sandboxes
 
     def __init__(self, store: Store, roomlog: RoomLog, execlog: ExecLog, tasks: Tasks) -> None:
         self.rooms: dict[str, Room] = {}
@@ -217,8 +219,10 @@ class Hub:
 
     def sandbox_changed(self, record: SandboxRecord) -> None:
         """Take a change of a sandbox's state; the newest of each is told in its room."""
-        self._records[record.id] = record
-        self._record_there.set()
+        self.sandboxes.changed(record)
+        if record.id.startswith(ROOM_PREFIX):
+            self._records[record.id] = record
+            self._record_there.set()
 
     async def tell_sandboxes(self) -> None:
         """Append sandboxes' changes to their rooms' logs; until cancelled."""
@@ -227,13 +231,10 @@ class Hub:
             self._record_there.clear()
             records, self._records = self._records, {}
             for record in records.values():
-                room_id = record.id.removeprefix("sandbox-")
-                if room_id == record.id:
-                    continue
+                room_id = record.id.removeprefix(ROOM_PREFIX)
                 body = self._body("sandbox", room_id, SERVER, **record_fields(record))
-                with suppress(
-                    DuetError
-                ):  # the state itself is the manager's, and `joined` tells it
+                # The state itself is the manager's, and `joined` tells it to who missed this.
+                with suppress(DuetError):
                     await self._append(room_id, Append(body))
 
     async def _destroy_sandbox(self, room_id: str) -> list[str]:
@@ -259,22 +260,6 @@ class Hub:
     def _body(kind: str, room_id: str, by: Participant, **fields: Any) -> dict[str, Any]:
         body = {"type": kind, "room": room_id, "by": author(by)}
         return body | {name: value for name, value in fields.items() if value is not None}
-
-
-def sandbox_name(room_id: str) -> str:
-    return f"sandbox-{room_id}"
-
-
-def record_fields(record: SandboxRecord) -> dict[str, Any]:
-    """A sandbox as the wire has it."""
-    names: Mapping[str, str] = {
-        "workspace_saved": "workspaceSaved",
-        "instance_type": "instanceType",
-        "expected_stop_at": "expectedStopAt",
-        "last_error": "lastError",
-    }
-    fields = {names.get(name, name): value for name, value in asdict(record).items()}
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _fresh_room_id() -> str:

@@ -99,7 +99,7 @@ class Run:
         self.ended = False
         self.done: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self.gone: Callable[[], None] = lambda: None
-        self._place = place
+        self.place = place
         self._execlog = execlog
         self._allowance = Allowance(
             limits.live_burst_bytes, limits.live_bytes_per_s, time.monotonic
@@ -210,7 +210,7 @@ class Run:
             self._end_gap(stream, piece.at)
             pos = self.order.note(stream.name, piece.at, piece.end - piece.at)
             frame = output_frame(self.head, stream.name, piece, pos)
-            self._place.broadcast_output(stream, piece.at, piece.end, frame)
+            self.place.broadcast_output(stream, piece.at, piece.end, frame)
 
     def _leave_out(self, stream: StreamOut, piece: Piece) -> None:
         """Count output that is not sent live; `_end_gap` tells of it."""
@@ -222,7 +222,7 @@ class Run:
         """Tell everyone of live output that was left out before `at`."""
         if stream.gap_from is not None:
             start, stream.gap_from = stream.gap_from, None
-            self._place.broadcast_output(stream, start, at, stream.gap_frame(start, at))
+            self.place.broadcast_output(stream, start, at, stream.gap_frame(start, at))
 
     def _arm(self) -> None:
         """Come back when the first stream's followers may wait no longer."""

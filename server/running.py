@@ -5,17 +5,23 @@ Where its start and end are told is for `execs` (rooms) and `solo` (sandboxes wi
 
 import asyncio
 import secrets
+import shlex
 import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any
 
 from protocol.commands import Exec
+from protocol.errors import UnknownExec
+from protocol.model import Participant
 from sandbox.errors import InvalidSpec, SandboxError
 from sandbox.manager import Manager
 from sandbox.results import ExecResult
-from sandbox.spec import ExecSpec, SandboxSpec
+from sandbox.spec import WORKDIR, ExecSpec, SandboxSpec
 from server import logs
+from server.execlog import ExecLog
+from server.order import Order
+from server.output import Piece
 from server.run import KeepLimits, Run
 
 log = logs.get("exec")
@@ -30,6 +36,48 @@ class ExecConfig:
     output_limit_bytes: int
     max_running: int
     keep: KeepLimits
+
+
+def author(participant: Participant) -> dict[str, Any]:
+    """`by` of an event."""
+    return {"id": participant.id, "name": participant.name, "kind": participant.kind}
+
+
+def started_fields(by: Participant, request: Exec) -> dict[str, Any]:
+    """What `exec.started` says of a request, besides where it runs."""
+    fields: dict[str, Any] = {
+        "by": author(by),
+        "command": request.command or shlex.join(request.argv or ()),
+        "cwd": request.cwd or WORKDIR,
+    }
+    if request.pty is not None:
+        fields["pty"] = request.pty.wire()
+    if request.stdin:
+        fields["stdin"] = True
+    return fields
+
+
+def content_of(request: Exec) -> dict[str, Any]:
+    """What its author gave, for the fingerprint of its key."""
+    return request.model_dump(exclude={"ref", "key"}, exclude_none=True)
+
+
+async def read_output(
+    execlog: ExecLog, run: Run | None, exec_id: str, stream: str, span: tuple[int, int]
+) -> tuple[list[Piece], int, Order]:
+    """Kept output of a stream between two offsets, its end so far, and its order."""
+    if run is not None:
+        out = run.streams.get(stream)
+        if out is None:
+            return [], 0, run.order
+        return list(out.kept.read(*span)), out.kept.end, run.order
+    space = exec_id.rpartition(".")[0]
+    known = await execlog.ends(space, exec_id)
+    if known is None:
+        raise UnknownExec("There is no such command, or its output is kept no longer.")
+    ends, order = known
+    end = ends.get(stream, 0)
+    return await execlog.read(space, exec_id, stream, (span[0], min(end, span[1]))), end, order
 
 
 def spec_of(request: Exec, exec_id: str, config: ExecConfig) -> ExecSpec:
@@ -73,6 +121,11 @@ async def result_of(
         log.exception("an exec failed", exec=run.exec, incident=incident)
         message = f"Something went wrong on the server; incident {incident}."
         return _failed("internal_error", message, began, retryable=False)
+
+
+async def unavailable(message: str) -> ExecResult:
+    """The result of what could not even be tried."""
+    return ExecResult("sandbox_unavailable", message, True, None, None, 0)  # noqa: FBT003
 
 
 def _failed(reason: str, message: str, began: float, *, retryable: bool) -> ExecResult:

@@ -12,8 +12,8 @@ from protocol.errors import KeyConflict, Unavailable, UnknownRoom, UnknownTurn
 from protocol.model import Participant
 from server import logs
 from server.agent.turn import Call, End, Turn
-from server.execs import author
 from server.roomlog import Append, Appended, RoomLog, new_id
+from server.running import author
 from server.store import Store
 
 log = logs.get("agent")

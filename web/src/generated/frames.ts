@@ -251,14 +251,7 @@ export interface ExecCancel {
   exec: string;
 }
 
-/** The one end of an exec. `reason` only where `ok` is false. */
 export interface ExecExited {
-  room: string;
-  offset: number;
-  ts: number;
-  by: Participant;
-  key?: string;
-  type: "exec.exited";
   exec: string;
   ok: boolean;
   reason?: string;
@@ -268,9 +261,16 @@ export interface ExecExited {
   stderr?: string;
   exitCode?: number;
   signal?: string;
+  warnings?: Array<string>;
   durationMs: number;
   bytes: Record<string, number>;
   truncated: Record<string, boolean>;
+  room: string;
+  offset: number;
+  ts: number;
+  by: Participant;
+  key?: string;
+  type: "exec.exited";
 }
 
 /** Bytes this client was not sent; `exec.read` fetches them while `kept`. */
@@ -333,18 +333,18 @@ export interface ExecSignal {
 }
 
 export interface ExecStarted {
-  room: string;
-  offset: number;
-  ts: number;
-  by: Participant;
-  key?: string;
-  type: "exec.started";
   exec: string;
   command: string;
   cwd: string;
   turn?: string;
   stdin?: boolean;
   pty?: PtySize;
+  room: string;
+  offset: number;
+  ts: number;
+  by: Participant;
+  key?: string;
+  type: "exec.started";
 }
 
 export interface Hello {
@@ -605,6 +605,37 @@ export interface SandboxDestroy {
   id: string;
 }
 
+/** As `exec.exited`, for who asked a sandbox without a room: no room, no offset. */
+export interface SandboxExecExited {
+  exec: string;
+  ok: boolean;
+  reason?: string;
+  message?: string;
+  retryable?: boolean;
+  stdout?: string;
+  stderr?: string;
+  exitCode?: number;
+  signal?: string;
+  warnings?: Array<string>;
+  durationMs: number;
+  bytes: Record<string, number>;
+  truncated: Record<string, boolean>;
+  type: "exec.exited";
+  by: Participant;
+}
+
+/** As `exec.started`, for who asked a sandbox without a room: no room, no offset. */
+export interface SandboxExecStarted {
+  exec: string;
+  command: string;
+  cwd: string;
+  turn?: string;
+  stdin?: boolean;
+  pty?: PtySize;
+  type: "exec.started";
+  by: Participant;
+}
+
 export interface SandboxKill {
   ref?: string;
   type: "sandbox.kill";
@@ -627,6 +658,18 @@ export interface SandboxStart {
   startupCommand?: string;
   startupTimeoutMs?: number;
   network?: string;
+}
+
+/** As `sandbox`, for who asked for a sandbox without a room: no room, no offset. */
+export interface SandboxState {
+  id: string;
+  status: string;
+  workspaceSaved: boolean;
+  image: string;
+  instanceType: string;
+  expectedStopAt?: number;
+  lastError?: string;
+  type: "sandbox";
 }
 
 export interface Say {
