@@ -13,6 +13,7 @@ from protocol import commands as c
 from protocol import names
 from protocol.commands import AnyCommand
 from protocol.errors import (
+    DuetError,
     Invalid,
     LimitReached,
     NotJoined,
@@ -31,6 +32,7 @@ from server.run import Run
 from server.session import Session
 from server.solo import MARK
 from server.tokens import Tokens
+from server.view import no_terminal
 
 Handle = Callable[[Session, Any], Awaitable[None]]
 
@@ -145,8 +147,7 @@ class Handlers:
         ack = {"type": "ack", "offset": stored.offset, "id": stored.answer}
         session.reply(command.ref, ack)
         if self._agent.mentioned(command.text):
-            who, message = session.participant, stored.answer
-            await self._agent.ask(command.room, who, command.text, reply_to=message)
+            await self._ask_too(session, command, stored.answer)
 
     async def _edit(self, session: Session, command: c.Edit) -> None:
         self._joined(session, command.room)
@@ -219,9 +220,12 @@ class Handlers:
         session.reply(command.ref, {"type": "ack"})
 
     async def _exec_resize(self, session: Session, command: c.ExecResize) -> None:
-        process = await self._run(session, command.exec).running()
+        run = self._run(session, command.exec)
+        if run.view is None:
+            raise no_terminal()
+        process = await run.running()
         try:
-            await process.resize(command.cols, command.rows)
+            await run.view.resize(session.participant, command.cols, command.rows, process)
         except InvalidSpec as error:
             raise Invalid(error.message) from None
         session.reply(command.ref, {"type": "ack"})
@@ -255,6 +259,14 @@ class Handlers:
         session.reply(command.ref, {"type": "ack", "at": reached, "end": end})
 
     # The agent
+
+    async def _ask_too(self, session: Session, command: c.Say, message: str) -> None:
+        """Ask for a message that was said, and acknowledged: a failure has no `ref` left."""
+        who = session.participant
+        try:
+            await self._agent.ask(command.room, who, command.text, reply_to=message)
+        except DuetError as error:
+            session.send_error(error, None)
 
     async def _ask(self, session: Session, command: c.Ask) -> None:
         self._joined(session, command.room)

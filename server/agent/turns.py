@@ -5,7 +5,6 @@ decided by people. What a turn does is `loop`'s, how its events are stored `reco
 import asyncio
 import re
 import secrets
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -16,22 +15,19 @@ from sandbox.spec import WORKDIR
 from server import logs
 from server.agent.approval import Approval
 from server.agent.context import Question, conversation, instructions
+from server.agent.floor import RoomFloor
 from server.agent.loop import Limits, Loop
 from server.agent.models import Dialogue, Models
-from server.agent.record import SERVER, Record
+from server.agent.record import Record
 from server.agent.small import SMALL_INSTRUCTIONS, small_conversation
-from server.agent.turn import Call, Decision, End, Turn, TurnOver
+from server.agent.turn import End, Turn, TurnOver
 from server.hub import Hub
 from server.room import Room, Tasks
-from server.run import Run
-from server.wire import Outgoing
 
 log = logs.get("agent")
 
 WAITING_MAX = 50
 """Questions that may wait in a room: more than people will wait for."""
-_KEEP_S = 1.0
-"""The text so far is kept at most once per second: what a killed server loses of it."""
 _DELIVERY_S = 30.0
 _CLOSE_S = 2.0
 _PAGES_MAX = 5
@@ -69,7 +65,7 @@ class _Line:
 
 
 class Agent:
-    """The agent. With `models` None it only tells how to configure one. A `Floor` of loops."""
+    """The agent. With `models` None it only tells how to configure one."""
 
     def __init__(
         self, hub: Hub, record: Record, models: Models | None, config: AgentConfig, tasks: Tasks
@@ -83,7 +79,7 @@ class Agent:
         self._tasks = tasks
         self._lines: dict[str, _Line] = {}
         self._turns: dict[str, Turn] = {}
-        self._kept: dict[str, float] = {}
+        self._floor = RoomFloor(hub, record, config.approval, tasks)
         self._closing = False
         name = re.escape(config.participant.name)
         self._mention = re.compile(rf"(?<![\w@./-])@{name}(?![\w-])", re.IGNORECASE)
@@ -110,7 +106,7 @@ class Agent:
         line = self._lines.setdefault(room_id, _Line(room))
         if len(line.waiting) >= WAITING_MAX:
             raise LimitReached(f"{WAITING_MAX} questions wait here already; wait for an answer.")
-        turn = Turn(room_id, by, text, reply_to, self._say)
+        turn = Turn(room_id, by, text, reply_to, self._floor.say)
         self._turns[turn.id] = room.turns[turn.id] = turn
         try:
             once = None if reply_to is None or key is not None else f"ask:{reply_to}"
@@ -141,7 +137,7 @@ class Agent:
         if call.decided is not None or call.word.done():
             who = call.decided.name if call.decided is not None else "Somebody"
             raise Conflict(f"{who} decided about this command already.")
-        await self._decided(turn, call, by, command.decision, command.note)
+        await self._floor.decided(turn, call, by, command.decision, command.note)
 
     async def wait(self, turn_id: str) -> Turn | None:
         """The turn once it is over; None for one that this server does not know (any more)."""
@@ -246,7 +242,7 @@ class Agent:
                 return NO_MODEL
             dialogue = await self._dialogue(turn, self._models)
             config = self._config
-            loop = Loop(turn, self, self._models, config.limits, config.patterns)
+            loop = Loop(turn, self._floor, self._models, config.limits, config.patterns)
             return await loop.run(dialogue)
         except TurnOver as over:
             return over.end
@@ -280,13 +276,11 @@ class Agent:
             turn.finished = finished.offset if finished is not None else 0
             self._forget(turn, room)
         log.info("a turn ended", room=turn.room, turn=turn.id, status=end.status)
-        with suppress(DuetError):
-            await self._record.forget(turn.room, turn.id)
+        await self._floor.forget(turn)
 
     def _forget(self, turn: Turn, room: Room) -> None:
         self._turns.pop(turn.id, None)
         room.turns.pop(turn.id, None)
-        self._kept.pop(turn.id, None)
         turn.over.set()
         line = self._lines.get(room.id)
         if line is not None and line.worker is None and not line.waiting:
@@ -304,7 +298,7 @@ class Agent:
             return Dialogue.begin(SMALL_INSTRUCTIONS.format(name=name), spoken, native=False)
         spoken = conversation(events, question, nonce=nonce, budget_tokens=config.context_tokens)
         facts = await self._hub.describe(turn.room)
-        off = await self.approval(turn.room) == "off"
+        off = await self._floor.approval(turn.room) == "off"
         told = instructions(
             name=name,
             room=facts["name"],
@@ -327,66 +321,6 @@ class Agent:
                 break
             before = page["events"][0]["offset"]
         return events
-
-    # The floor of loops
-
-    async def approval(self, room: str) -> Approval:
-        facts = await self._hub.roomlog.room(room)
-        return facts["approval"] or self._config.approval
-
-    async def execute(self, turn: Turn, command: commands.Exec) -> Run:
-        room = await self._hub.open(turn.room)
-        _, run = await self._hub.execs.start(room, self.participant, command, turn=turn.id)
-        if run is None:
-            raise Unavailable("The command was started and its result is not known here.")
-        return run
-
-    async def cancel(self, run: Run) -> None:
-        await self._hub.execs.cancel(run)
-
-    async def ask_people(self, turn: Turn, call: Call) -> None:
-        await self._record.approval(turn, call)
-
-    async def no_answer(self, turn: Turn, call: Call) -> None:
-        """Deny for want of an answer, unless one comes at this very moment."""
-        while call.word is not None and not call.word.done():
-            if call.decided is None:
-                with suppress(DuetError):
-                    await self._decided(turn, call, SERVER, "deny", "No answer in time.")
-            await asyncio.sleep(0.05)
-
-    async def _decided(
-        self, turn: Turn, call: Call, by: Participant, decision: Decision, note: str | None
-    ) -> None:
-        call.decided = by
-        try:
-            await self._record.decided(turn, call, by, decision, note)
-        except BaseException:
-            call.decided = None
-            raise
-        if call.word is not None and not call.word.done():
-            call.word.set_result((decision, note))
-
-    async def keep(self, turn: Turn) -> None:
-        with suppress(DuetError):
-            await self._record.keep(turn)
-
-    def retry(self, turn: Turn, attempt: int, message: str, wait_s: float) -> None:
-        fields = {"attempt": attempt, "message": message}
-        retry_ts = int((time.time() + wait_s) * 1000)
-        self._broadcast(turn, {"type": "agent.retry", **fields, "retryTs": retry_ts})
-
-    def _say(self, turn: Turn, at: int, text: str) -> None:
-        self._broadcast(turn, {"type": "agent.delta", "at": at, "text": text})
-        now = time.monotonic()
-        if turn.end is None and now - self._kept.get(turn.id, 0.0) >= _KEEP_S:
-            self._kept[turn.id] = now
-            self._tasks.create_task(self.keep(turn))
-
-    def _broadcast(self, turn: Turn, fields: dict[str, object]) -> None:
-        room = self._hub.rooms.get(turn.room)
-        if room is not None:
-            room.broadcast(Outgoing({**fields, "room": turn.room, "turn": turn.id}))
 
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)

@@ -1,0 +1,106 @@
+"""The room as a turn uses it: its policy, its sandbox, its people, and what they see on the way.
+
+`loop` knows this as its `Floor`; events and execs go through the log and the hub like everyone's.
+"""
+
+import asyncio
+import time
+from contextlib import suppress
+
+from protocol import commands
+from protocol.errors import DuetError, Unavailable
+from protocol.model import Participant
+from server.agent.approval import Approval
+from server.agent.record import SERVER, Record
+from server.agent.turn import Call, Decision, Turn
+from server.hub import Hub
+from server.room import Tasks
+from server.run import Run
+from server.wire import Outgoing
+
+_KEEP_S = 1.0
+"""The text so far is kept at most once per second: what a killed server loses of it."""
+_DECIDING_S = 0.05
+
+
+class RoomFloor:
+    """A `Floor` of loops for every room of the hub."""
+
+    def __init__(self, hub: Hub, record: Record, approval: Approval, tasks: Tasks) -> None:
+        self._hub = hub
+        self._record = record
+        self._approval = approval
+        self._tasks = tasks
+        self._kept: dict[str, float] = {}
+
+    async def approval(self, room: str) -> Approval:
+        """The room's policy now, else the setting's."""
+        facts = await self._hub.roomlog.room(room)
+        return facts["approval"] or self._approval
+
+    async def execute(self, turn: Turn, command: commands.Exec) -> Run:
+        """Start a command of the agent's. Raises the contract's errors."""
+        room = await self._hub.open(turn.room)
+        _, run = await self._hub.execs.start(room, self._record.agent, command, turn=turn.id)
+        if run is None:
+            raise Unavailable("The command was started and its result is not known here.")
+        return run
+
+    async def cancel(self, run: Run) -> None:
+        await self._hub.execs.cancel(run)
+
+    # People
+
+    async def ask_people(self, turn: Turn, call: Call) -> None:
+        await self._record.approval(turn, call)
+
+    async def no_answer(self, turn: Turn, call: Call) -> None:
+        """Deny for want of an answer, unless one comes at this very moment."""
+        while call.word is not None and not call.word.done():
+            if call.decided is None:
+                with suppress(DuetError):
+                    await self.decided(turn, call, SERVER, "deny", "No answer in time.")
+            await asyncio.sleep(_DECIDING_S)
+
+    async def decided(
+        self, turn: Turn, call: Call, by: Participant, decision: Decision, note: str | None
+    ) -> None:
+        """Take the word of somebody; nobody else's counts, unless it could not be stored."""
+        call.decided = by
+        try:
+            await self._record.decided(turn, call, by, decision, note)
+        except BaseException:
+            call.decided = None
+            raise
+        if call.word is not None and not call.word.done():
+            call.word.set_result((decision, note))
+
+    # What is seen on the way
+
+    def say(self, turn: Turn, at: int, text: str) -> None:
+        """Send words to the members; now and then keep them."""
+        self._broadcast(turn, {"type": "agent.delta", "at": at, "text": text})
+        now = time.monotonic()
+        if turn.end is None and now - self._kept.get(turn.id, 0.0) >= _KEEP_S:
+            self._kept[turn.id] = now
+            self._tasks.create_task(self.keep(turn))
+
+    async def keep(self, turn: Turn) -> None:
+        with suppress(DuetError):
+            await self._record.keep(turn)
+
+    async def forget(self, turn: Turn) -> None:
+        """The turn's words are in the log, or its room is gone."""
+        self._kept.pop(turn.id, None)
+        with suppress(DuetError):
+            await self._record.forget(turn.room, turn.id)
+
+    def retry(self, turn: Turn, attempt: int, message: str, wait_s: float) -> None:
+        fields = {"attempt": attempt, "message": message}
+        retry_ts = int((time.time() + wait_s) * 1000)
+        self._broadcast(turn, {"type": "agent.retry", **fields, "retryTs": retry_ts})
+
+    def _broadcast(self, turn: Turn, fields: dict[str, object]) -> None:
+        room = self._hub.rooms.get(turn.room)
+        if room is not None:
+            room.broadcast(Outgoing({**fields, "room": turn.room, "turn": turn.id}))
