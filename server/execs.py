@@ -9,7 +9,7 @@ from typing import Any
 from protocol.codec import JSON
 from protocol.commands import Exec
 from protocol.errors import DuetError, LimitReached, UnknownExec, UnknownRoom
-from protocol.model import Participant
+from protocol.model import Participant, PtySize
 from sandbox.errors import SandboxError
 from sandbox.manager import Manager
 from sandbox.results import ExecResult
@@ -31,6 +31,7 @@ from server.running import (
     short_id,
     started_fields,
 )
+from server.view import TerminalView
 
 log = logs.get("exec")
 
@@ -74,6 +75,7 @@ class Execs:
         exec_id = f"{room.id}.{secrets.token_hex(8)}"
         run = self._run(room, exec_id)
         run.takes_input = request.stdin or request.pty is not None
+        run.view = None if request.pty is None else TerminalView(by.id, request.pty)
         self._begin(room, run)
         try:
             started = self._started(room, by, request, run, turn)
@@ -152,6 +154,9 @@ class Execs:
         started = running.started.event()
         run = self._run(room, exec_id)
         run.takes_input = bool(started.get("stdin")) or "pty" in started
+        if "pty" in started:
+            size = PtySize.model_validate(started["pty"])
+            run.view = TerminalView(started["by"]["id"], size)
         ends = await self._execlog.stored_ends(room.id, exec_id)
         await run.restore(ends)
         try:

@@ -32,6 +32,7 @@ from server.run import Run
 from server.session import Session
 from server.solo import MARK
 from server.tokens import Tokens
+from server.view import no_terminal
 
 Handle = Callable[[Session, Any], Awaitable[None]]
 
@@ -219,9 +220,12 @@ class Handlers:
         session.reply(command.ref, {"type": "ack"})
 
     async def _exec_resize(self, session: Session, command: c.ExecResize) -> None:
-        process = await self._run(session, command.exec).running()
+        run = self._run(session, command.exec)
+        if run.view is None:
+            raise no_terminal()
+        process = await run.running()
         try:
-            await process.resize(command.cols, command.rows)
+            await run.view.resize(session.participant, command.cols, command.rows, process)
         except InvalidSpec as error:
             raise Invalid(error.message) from None
         session.reply(command.ref, {"type": "ack"})

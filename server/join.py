@@ -13,7 +13,7 @@ from protocol.errors import Unavailable
 from protocol.model import Participant
 from server.execframes import gap_frame, kept_frames
 from server.execlog import ExecLog
-from server.room import Listener, Member, Room, exec_event
+from server.room import Listener, Member, Room, exec_event, role_of
 from server.roomlog import Entry, RoomLog, Snapshot
 from server.run import Run
 from server.wire import Outgoing
@@ -118,6 +118,8 @@ def _send_kept(replay: _Replay, exec_id: str) -> None:
     if isinstance(run, Run):
         for frame in run.kept_frames():
             replay.listener.send(frame)
+        if run.view is not None:
+            run.view.nudge(run.process)
 
 
 async def _ended_output(
@@ -153,12 +155,11 @@ def _gap(room: str, exec_id: str, stream: str, end: int) -> Outgoing:
 
 def _joined(replay: _Replay, facts: Facts) -> dict[str, Any]:
     room, snapshot, listener = replay.room, replay.snapshot, replay.listener
-    owner = snapshot.owner == listener.participant.id
     present = [*facts.agent_participants(), *room.participants()]
     frame: dict[str, Any] = {
         "type": "joined",
         "room": room.id,
-        "role": "owner" if owner else "member",
+        "role": role_of(listener.participant, snapshot.owner),
         "epoch": snapshot.epoch,
         "offset": snapshot.offset,
         "oldest": snapshot.oldest,
@@ -201,4 +202,4 @@ def _running(room: Room, exec_id: str, snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _wire(who: Participant, snapshot: Snapshot) -> dict[str, Any]:
-    return {**who.wire(), "role": "owner" if who.id == snapshot.owner else "member"}
+    return {**who.wire(), "role": role_of(who, snapshot.owner)}

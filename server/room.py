@@ -88,6 +88,7 @@ class Room:
         self.id = room
         self.epoch = ""
         self.offset = 0
+        self.owner = ""
         self.members: dict[Listener, Member] = {}
         self.execs: dict[str, ExecFeed] = {}
         self.turns: dict[str, OpenTurn] = {}
@@ -139,8 +140,8 @@ class Room:
         return [who for who in found.values() if who.id in self._present]
 
     def _tell_presence(self, kind: str, listener: Listener) -> None:
-        who = listener.participant
-        frame = Outgoing({"type": kind, "room": self.id, "participant": who.wire()})
+        who = {**listener.participant.wire(), "role": role_of(listener.participant, self.owner)}
+        frame = Outgoing({"type": kind, "room": self.id, "participant": who})
         self.broadcast(frame, besides=listener)
 
     def broadcast(self, frame: Outgoing, *, besides: Listener | None = None) -> None:
@@ -257,6 +258,7 @@ class Room:
         since = (self.epoch, self.offset) if self._ready else None
         self._early.clear()  # what came before the snapshot is in it, or of an older epoch
         snapshot = await self._log.snapshot(self.id, since)
+        self.owner = snapshot.owner
         if snapshot.resumed:
             for entry in snapshot.entries:
                 if entry.offset > self.offset:
@@ -283,6 +285,11 @@ class Room:
         frame = {"type": "left", "room": self.id, "code": code, "message": message}
         listener.send(Outgoing({**frame, "rejoin": rejoin}))
         listener.left_room(self.id)
+
+
+def role_of(participant: Participant, owner: str) -> str:
+    """A participant's role in a room whose owner has this id."""
+    return "owner" if participant.id == owner else "member"
 
 
 def exec_event(entry: Entry) -> tuple[str, str] | None:

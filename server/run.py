@@ -21,6 +21,7 @@ from server.outbox import Source
 from server.output import Allowance, Joiner, Kept, Piece
 from server.store import Argument
 from server.terminal import AnswerFilter
+from server.view import REPLAY_BYTES, TerminalView
 from server.wire import Outgoing
 
 log = logs.get("exec")
@@ -95,6 +96,7 @@ class Run:
         self.settled = asyncio.Event()
         """It runs, or it is known that it will not."""
         self.takes_input = False
+        self.view: TerminalView | None = None
         self.cancelled = False
         self.ended = False
         self.done: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -333,16 +335,22 @@ class Run:
         """Per stream, what follows a join: from the first kept byte to the last sent."""
         return {
             name: {
-                "from": min(stream.kept.first(), stream.joiner.position),
+                "from": max(
+                    self._replay_from(stream), min(stream.kept.first(), stream.joiner.position)
+                ),
                 "to": stream.joiner.position,
             }
             for name, stream in self.streams.items()
         }
 
+    def _replay_from(self, stream: StreamOut) -> int:
+        """Where a late joiner begins: of a terminal only the end says something."""
+        return max(0, stream.joiner.position - REPLAY_BYTES) if self.view is not None else 0
+
     def kept_frames(self) -> list[Outgoing]:
         """What was sent so far, as frames of output and gaps, as it was printed."""
         pieces = {
-            name: stream.kept.read(0, stream.joiner.position)
+            name: stream.kept.read(self._replay_from(stream), stream.joiner.position)
             for name, stream in self.streams.items()
         }
         return kept_frames(self.head, pieces, self.order)

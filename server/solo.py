@@ -32,6 +32,7 @@ from server.running import (
     unavailable,
 )
 from server.store import Store
+from server.view import TerminalView
 from server.wire import Outgoing
 
 MARK = "@"
@@ -106,6 +107,7 @@ class SoloExecs:
         space = MARK + sandbox.id
         run = Run(space, {"exec": exec_id}, audience, self._execlog, self._config.keep)
         run.takes_input = request.stdin or request.pty is not None
+        run.view = None if request.pty is None else TerminalView(by.id, request.pty)
         self._runs[exec_id] = run
         self._live[sandbox.id] = self._live.get(sandbox.id, 0) + 1
         head = {"type": "exec.started", "exec": exec_id}

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from unittest import mock
 
 import pytest
 from aiohttp import web
@@ -152,13 +153,12 @@ def test_who_may_try_again_is_told_when(retry_after_ms, seconds) -> None:
 
 def test_a_result_has_all_that_is_kept() -> None:
     fields = {"ok": True, "exitCode": 0, "stdout": "a", "durationMs": 5, "truncated": {}}
-    texts = {"stdout": "abc", "stderr": ""}, {"stdout": True, "stderr": False}
-    response = http_api._result(fields, texts, "blue")
-    answer = body_of(response)
-    assert response.status == 200
-    assert answer["sandboxName"] == "sandbox-blue"
-    assert answer["result"]["stdout"] == "abc"
-    assert answer["result"]["truncated"] == {"stdout": True, "stderr": False}
+    run = mock.Mock()
+    run.texts.return_value = {"stdout": "abc", "stderr": ""}, {"stdout": True, "stderr": False}
+    answer = http_api._whole(fields, run)
+    assert answer["stdout"] == "abc"
+    assert answer["truncated"] == {"stdout": True, "stderr": False}
+    assert answer["exitCode"] == 0
 
 
 @pytest.mark.parametrize(
@@ -176,15 +176,13 @@ def test_a_result_has_all_that_is_kept() -> None:
 )
 def test_a_failed_command_is_a_result_and_a_failed_sandbox_an_error(reason, status) -> None:
     fields = {"ok": False, "reason": reason, "message": "why", "retryable": False}
-    response = http_api._result(fields, ({}, {}), "blue")
-    assert response.status == status
-    answer = body_of(response)
+    response = http_api._failure(fields)
     if status == 200:
-        assert answer["result"]["reason"] == reason
-    elif status == 500:
-        assert answer["error"] == "sandbox execution failed: why"
-    else:
-        assert answer["error"] == "why"
+        assert response is None
+        return
+    assert response.status == status
+    said = "sandbox execution failed: why" if status == 500 else "why"
+    assert body_of(response) == {"error": said, "details": {"reason": [reason]}}
 
 
 async def through_guard(handler, method="GET", host="localhost", **headers):

@@ -130,17 +130,17 @@ def test_everyone_is_shown_or_told_every_byte_whenever_they_join(steps) -> None:
                     started = True
                 else:
                     kept = [fields_of(frame) for frame in run.kept_frames()]
-                    joins.append((len(run._place.frames), kept, run.spans()))
-                assert started or not run._place.frames
+                    joins.append((len(run.place.frames), kept, run.spans()))
+                assert started or not run.place.frames
             run.started()
             await run.finish(FINE)
             for since, kept, spans in joins:
                 _check_join(kept, spans)
                 viewer = Viewer()
-                for frame in [*kept, *run._place.frames[since:]]:
+                for frame in [*kept, *run.place.frames[since:]]:
                     viewer.take(frame)
                 viewer.complete(printed)
-            _check_positions(run._place.frames)
+            _check_positions(run.place.frames)
 
     virtual(main())
 
@@ -185,9 +185,9 @@ def test_what_is_sent_is_valid_on_the_wire() -> None:
                 await asyncio.sleep(JOIN_S)
             run.output("stdout", 4000, b"\xff")
             await run.finish(FINE)
-            for frame in run._place.frames:
+            for frame in run.place.frames:
                 EVENTS.validate_python(frame)
-            assert {frame["type"] for frame in run._place.frames} == {"exec.output", "exec.gap"}
+            assert {frame["type"] for frame in run.place.frames} == {"exec.output", "exec.gap"}
 
     virtual(main())
 
@@ -197,14 +197,14 @@ def test_output_waits_for_its_start() -> None:
         with running() as run:
             run.output("stdout", 0, b"early")
             await asyncio.sleep(1)
-            assert run._place.frames == []
+            assert run.place.frames == []
             assert run.process.granted == {}
             assert run.kept_frames() == []
             run.started()
-            assert shown(run._place) == b"early"
+            assert shown(run.place) == b"early"
             assert run.process.granted == {"stdout": 5 + CREDIT_BYTES}
             run.started()  # told twice is told once
-            assert shown(run._place) == b"early"
+            assert shown(run.place) == b"early"
 
     virtual(main())
 
@@ -238,7 +238,7 @@ def test_followers_go_together_and_in_time_in_every_stream() -> None:
             run.output("stderr", 2, b"c")
             await asyncio.sleep(1)
             times = dict(
-                zip((data_of(f) for f in run._place.frames), run._place.times, strict=True)
+                zip((data_of(f) for f in run.place.frames), run.place.times, strict=True)
             )
             assert set(times) == {b"1", b"a", b"bc", b"\xe2"}
             assert times[b"bc"] - asked <= JOIN_S + 0.001
@@ -259,9 +259,9 @@ def test_beyond_the_allowance_there_is_one_gap_and_then_output_again() -> None:
             await asyncio.sleep(2)
             run.output("stdout", at, b"y" * 10)
             await asyncio.sleep(JOIN_S)
-            kinds = [frame["type"] for frame in run._place.frames]
+            kinds = [frame["type"] for frame in run.place.frames]
             assert kinds == ["exec.output", "exec.output", "exec.gap", "exec.output"]
-            gap = run._place.frames[2]
+            gap = run.place.frames[2]
             assert (gap["from"], gap["to"]) == (800, at)
             assert not gap["kept"]
 
@@ -277,7 +277,7 @@ def test_a_gap_of_what_is_kept_says_so() -> None:
             run.started()
             run.output("stdout", 0, b"x" * 400)
             await run.finish(FINE)
-            (gap,) = run._place.frames
+            (gap,) = run.place.frames
             assert (gap["from"], gap["to"], gap["kept"]) == (0, 400, True)
 
     virtual(main())
@@ -292,7 +292,7 @@ def test_the_end_sends_what_waits_and_stores_everything() -> None:
             run.output("stdout", 1, b"b\xe2")
             run.output("stderr", 0, b"c" * FRAME_BYTES)
             fields = await run.finish(FINE)
-            assert shown(run._place) == b"ab\xe2"
+            assert shown(run.place) == b"ab\xe2"
             assert fields["ok"] is True
             assert fields["exitCode"] == 0
             assert fields["bytes"] == {"stdout": 3, "stderr": FRAME_BYTES}
@@ -306,7 +306,7 @@ def test_the_end_sends_what_waits_and_stores_everything() -> None:
             pieces = await run._execlog.read("blue", "blue.x", "stdout", (0, 3))
             assert pieces == [Piece(0, 3, b"ab\xe2")]
             await asyncio.sleep(1)
-            assert shown(run._place) == b"ab\xe2"
+            assert shown(run.place) == b"ab\xe2"
 
     virtual(main())
 
@@ -320,7 +320,7 @@ def test_the_end_waits_for_the_start_to_be_told() -> None:
             assert not ending.done()
             run.started()
             fields = await ending
-            assert shown(run._place) == b"quick"
+            assert shown(run.place) == b"quick"
             assert fields["stdout"] == "quick"
 
     virtual(main())
@@ -332,7 +332,7 @@ def test_the_end_comes_also_where_the_start_is_never_told() -> None:
             run.output("stdout", 0, b"quick")
             fields = await run.finish(FINE)
             assert fields["stdout"] == "quick"
-            assert run._place.frames == []
+            assert run.place.frames == []
 
     virtual(main())
 
