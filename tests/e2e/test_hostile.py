@@ -132,6 +132,29 @@ async def test_as_names_of_people_and_rooms(arrive, server):
     await assert_harmless(victim)
 
 
+async def test_a_name_does_not_turn_its_line_around(arrive, server):
+    """With U+202E what stands after a name would be written from right to left."""
+    room = await server.new_room()
+    victim = await arrive("Vera", f"/r/{room}")
+    async with server.client(JSON, "\u202eneB") as mallory:
+        await mallory.join(room)
+        await mallory.send("typing", room=room, on=True)
+        await expect(victim.at("typing")).to_contain_text("is typing…")
+        assert await name_stands_first(victim.at("typing"))
+        await mallory.ok("say", room=room, text="hello")
+        await expect(victim.message("hello")).to_be_visible()
+        assert await name_stands_first(victim.page.locator(".who"))
+
+
+async def name_stands_first(line) -> bool:
+    return await line.evaluate(
+        """(line) => { const range = document.createRange();
+            range.selectNode(line.lastChild);
+            const name = line.querySelector('bdi').getBoundingClientRect();
+            return range.getBoundingClientRect().left >= name.right - 1; }"""
+    )
+
+
 async def test_as_commands_and_their_output(arrive, server):
     room = await server.new_room()
     victim = await arrive("Vera", f"/r/{room}")

@@ -23,7 +23,7 @@ export function DetailsPanel({ session }: { session: RoomSession }) {
         </ul>
       </Section>
       <Section title="Sandbox">
-        <SandboxState sandbox={room.sandbox} />
+        <SandboxState sandbox={room.sandbox} busy={running.length > 0} />
       </Section>
       <Section title="Running">
         {running.length === 0 && <p class="soft">Nothing is running.</p>}
@@ -72,7 +72,7 @@ function Person({ person }: { person: Participant }) {
   );
 }
 
-function SandboxState({ sandbox }: { sandbox: Sandbox | undefined }) {
+function SandboxState({ sandbox, busy }: { sandbox: Sandbox | undefined; busy: boolean }) {
   const status = sandbox?.status;
   const idle = !status || status === "stopped";
   return (
@@ -87,7 +87,7 @@ function SandboxState({ sandbox }: { sandbox: Sandbox | undefined }) {
           <dd>{sandbox.image}</dd>
           <dt>Size</dt>
           <dd>{sandbox.instanceType}</dd>
-          {sandbox.expectedStopAt != null && status === "running" && (
+          {sandbox.expectedStopAt != null && status === "running" && !busy && (
             <>
               <dt>Sleeps</dt>
               <dd>{sleepsInWords(sandbox.expectedStopAt - now.value)}</dd>

@@ -83,14 +83,20 @@ function Faces({ session }: { session: RoomSession }) {
 
 function TypingLine({ session }: { session: RoomSession }) {
   const typing = useComputed(() => session.state.value.typing).value;
-  const names = [...typing.values()].map((person) => person.name);
-  const words =
-    names.length === 0 ? "" : names.length === 1 ? `${names[0]} is typing…` : names.length === 2 ? `${names[0]} and ${names[1]} are typing…` : `${names.length} people are typing…`;
+  const [one, two, ...more] = [...typing.values()].map((person) => <bdi>{person.name}</bdi>);
   return (
     <div class="typing">
-      <span data-testid="typing">{words}</span>
+      <span data-testid="typing">
+        {one && !two && <>{one} is typing…</>}
+        {two && more.length === 0 && (
+          <>
+            {one} and {two} are typing…
+          </>
+        )}
+        {more.length > 0 && `${typing.size} people are typing…`}
+      </span>
       <span role="status" data-testid="passing">
-        {words ? "" : session.passing.value}
+        {one ? "" : session.passing.value}
       </span>
     </div>
   );

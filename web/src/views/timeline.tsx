@@ -175,7 +175,7 @@ const RowView = memo(
         <div class="col">
           {head && (
             <div class="who">
-              {item.by.name}
+              <bdi>{item.by.name}</bdi>
               {item.by.kind !== "human" && <small class="tag">{item.by.kind}</small>}
               {time}
             </div>
