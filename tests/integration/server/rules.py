@@ -41,6 +41,10 @@ class Rules:
             self._joined(frame)
         elif "offset" in frame and "room" in frame:
             self._persisted(frame)
+        if frame["type"] == "exec.started":
+            self._known.setdefault(frame["exec"], {})
+        elif frame["type"] == "exec.exited":
+            self._exited(frame)
         if frame["type"] in ("exec.output", "exec.gap") and "ref" not in frame:
             self._output(frame)
 
@@ -67,10 +71,6 @@ class Rules:
         self._offsets[room] = offset
         self._say(frame["ts"] >= self._ts.get(room, 0), "time went back", frame)
         self._ts[room] = frame["ts"]
-        if frame["type"] == "exec.started":
-            self._known.setdefault(frame["exec"], {})
-        elif frame["type"] == "exec.exited":
-            self._exited(frame)
 
     def _exited(self, frame: dict) -> None:
         exec_id = frame["exec"]
