@@ -6,7 +6,14 @@ The hardening of DESIGN.md decision 11 stands in this one file, so that it can b
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sandbox.spec import INSTANCE_TYPES, WORKDIR, InstanceType, SandboxSpec, sandbox_id
+from sandbox.spec import (
+    INSTANCE_TYPES,
+    MIB,
+    WORKDIR,
+    InstanceType,
+    SandboxSpec,
+    sandbox_id,
+)
 
 IMAGE_VERSION: Final = "1"
 NETWORK: Final = "duet-sandboxes"
@@ -16,6 +23,9 @@ PIDS: Final = 1024
 NOFILE_SOFT: Final = 1024
 NOFILE_HARD: Final = 16_384  # within what common engines may hand on (20,000 and up)
 STRICT_USER: Final = "1000:1000"
+# Of /dev/shm: a quarter of the smallest type's memory, since it stays when the type changes; and
+# what engines give by themselves.
+SHM_BYTES: Final = 64 * MIB
 # A start at 1/16 CPU takes most of a second; every start gets up to this until it is ready.
 START_NANO_CPUS: Final = 2 * 10**9
 
@@ -112,6 +122,13 @@ def limits(spec: SandboxSpec, engine_cpus: int, *, starting: bool = False) -> di
     }
 
 
+def spare_config(owner: str, spec: SandboxSpec, engine_cpus: int) -> dict[str, Any]:
+    """The same for a container that is nobody's yet: labelled so, and without an id."""
+    config = create_config(owner, spec, engine_cpus)
+    found = {name: value for name, value in config["Labels"].items() if name != ID_LABEL}
+    return {**config, "Labels": {**found, SPARE_LABEL: "1"}}
+
+
 def create_config(owner: str, spec: SandboxSpec, engine_cpus: int) -> dict[str, Any]:
     """The body of `containers/create`, at the raised CPU limit of a start."""
     strict = spec.profile == "strict"
@@ -120,7 +137,9 @@ def create_config(owner: str, spec: SandboxSpec, engine_cpus: int) -> dict[str, 
         "Hostname": "sandbox",
         "Entrypoint": ["/usr/bin/python3", "-I", "-S", "-c", BOOT],
         "Cmd": [],
-        "WorkingDir": WORKDIR,
+        # Not the workspace: the engine makes and enters it from outside, and what is there is the
+        # sandbox's own, perhaps a link to a descriptor that an old runc left open (CVE-2024-21626).
+        "WorkingDir": "/",
         "User": STRICT_USER if strict else "0:0",
         "Env": [f"HOME={WORKDIR if strict else '/root'}", "LANG=C.UTF-8"],
         "Labels": labels(owner, spec),
@@ -138,6 +157,7 @@ def create_config(owner: str, spec: SandboxSpec, engine_cpus: int) -> dict[str, 
 def _host_config(owner: str, spec: SandboxSpec, engine_cpus: int) -> dict[str, Any]:
     strict = spec.profile == "strict"
     eighth = INSTANCE_TYPES[spec.instance_type].memory_bytes // 8
+    shm = min(eighth, SHM_BYTES) if strict else SHM_BYTES
     config: dict[str, Any] = {
         **limits(spec, engine_cpus, starting=True),
         "CapDrop": ["ALL"],
@@ -148,7 +168,7 @@ def _host_config(owner: str, spec: SandboxSpec, engine_cpus: int) -> dict[str, A
             {"Name": "nofile", "Soft": NOFILE_SOFT, "Hard": NOFILE_HARD},
             {"Name": "core", "Soft": 0, "Hard": 0},
         ],
-        "ShmSize": eighth,
+        "ShmSize": shm,
         "IpcMode": "private",
         "LogConfig": {"Type": "none"},
         "NetworkMode": "none" if spec.network == "none" else NETWORK,

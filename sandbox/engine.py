@@ -34,6 +34,8 @@ class EngineInfo:
     runtimes: tuple[str, ...]
     live_restore: bool
     runc: str
+    driver: str = ""
+    backing: str = ""  # the file system under a driver that has one
 
 
 def resolve_host(configured: str | None) -> str:
@@ -77,6 +79,8 @@ class Engine:
                 runtimes=tuple(raw.get("Runtimes") or {}),
                 live_restore=bool(raw.get("LiveRestoreEnabled")),
                 runc=str((raw.get("RuncCommit") or {}).get("ID", "")),
+                driver=str(raw.get("Driver") or ""),
+                backing=dict(raw.get("DriverStatus") or []).get("Backing Filesystem", ""),
             )
         return self._info
 
@@ -132,11 +136,15 @@ class Engine:
     async def remove_volume(self, name: str) -> None:
         await _unless((404,), self.call("DELETE", f"volumes/{name}"))
 
-    async def inspect(self, container: str, *, timeout_s: float = CALL_S) -> dict[str, Any] | None:
-        """Everything the engine knows of a container; None when there is none."""
-        found = await _unless(
-            (404,), self.call("GET", f"containers/{container}/json", timeout_s=timeout_s)
-        )
+    async def inspect(
+        self, container: str, *, size: bool = False, timeout_s: float = CALL_S
+    ) -> dict[str, Any] | None:
+        """Everything the engine knows of a container; None when there is none.
+
+        With `size` it looks through all its files, which takes a while.
+        """
+        path = f"containers/{container}/json" + ("?size=1" if size else "")
+        found = await _unless((404,), self.call("GET", path, timeout_s=timeout_s))
         return dict(found) if found else None
 
     async def list(self, label: str) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sandbox import containers
+from sandbox.disk import Usage
 from sandbox.engine import Engine
 from sandbox.errors import (
     EngineError,
@@ -23,7 +24,7 @@ from sandbox.health import Fate, engine_lost, until_silent, what_became
 from sandbox.lease import Lease
 from sandbox.link import Link
 from sandbox.process import OutputSink, Process
-from sandbox.provision import obtain, set_limits
+from sandbox.provision import Provider, set_limits
 from sandbox.spec import ExecSpec, SandboxRecord, SandboxSpec
 from sandbox.startup import is_needed, judge, startup
 
@@ -44,6 +45,7 @@ class Shared:
     """What the instances of one manager have in common."""
 
     engine: Engine
+    provider: Provider
     owner: str
     clock: Callable[[], float]
     spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
@@ -57,14 +59,14 @@ class Instance:
         self.status = status
         self.lease = Lease(shared.clock, spec.sleep_after, keep_alive=spec.keep_alive)
         self.saved_at: float | None = None  # of the files that are there and not in use
-        self.size_bytes: int | None = None  # of those files on disk, once measured
+        self.usage: Usage | None = None  # of those files on disk, once measured
         self._shared = shared
         self._engine = shared.engine
         self._lock = asyncio.Lock()
         self._starting: asyncio.Task[None] | None = None
         self._limits: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._destroyed = False
+        self.destroyed = False
         self._link: Link | None = None
         self._container: str | None = None
         self._processes: dict[str, Process] = {}
@@ -121,7 +123,7 @@ class Instance:
 
     def lost(self, message: str) -> None:
         """Its container is gone."""
-        self._container = self.saved_at = self.size_bytes = None
+        self._container = self.saved_at = self.usage = None
         self.status, self.last_error = "stopped", message
 
     def adopt(self, container: str) -> None:
@@ -223,7 +225,7 @@ class Instance:
         async with self._lock:
             if self._link is not None and self.status == "running":
                 return
-            if self._destroyed:  # the manager makes a new one of this id
+            if self.destroyed:  # the manager makes a new one of this id
                 raise SandboxUnavailable("The sandbox was being destroyed. Try again.")
             if self._aborted is asyncio.current_task():
                 raise SandboxUnavailable("The sandbox was stopped before it was up.")
@@ -242,10 +244,13 @@ class Instance:
 
     async def _start(self) -> None:
         cpus = (await self._engine.info()).cpus
-        container = await obtain(self._engine, self._shared.owner, self.spec, cpus)
-        link = Link(self._on_frame, self._on_closed)
+        container, link = await self._shared.provider.obtain(self.spec, cpus)
         try:
-            await link.start(self._engine, container)
+            if link is None:
+                link = Link(self._on_frame, self._on_closed)
+                await link.start(self._engine, container)
+            else:
+                link.hand_over(self._on_frame, self._on_closed)
             if link.closed:
                 raise LinkBroken("The sandbox ended as soon as it was up.")
         except (SandboxError, asyncio.CancelledError):
@@ -253,7 +258,7 @@ class Instance:
             raise
         self._container, self._raised = container, False
         self._up(link)
-        self.last_error = self.saved_at = self.size_bytes = None
+        self.last_error = self.saved_at = self.usage = None
         self._limits = self._shared.spawn(self._settle_limits(link, container, cpus))
         await self._run_startup(container)
         self.lease.arm()
@@ -461,10 +466,19 @@ class Instance:
             self._stopping = message
             await self._startup.cancel()
 
-    async def destroy(self) -> None:
-        """Remove container and files. Idempotent. Raises EngineUnavailable, EngineError."""
+    async def destroy(
+        self, *, error: str | None = None, still: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Remove container and files. Idempotent. Raises EngineUnavailable, EngineError.
+
+        `error` and `still` as `stop` takes them; `destroyed` tells whether it was done.
+        """
+        if not still():
+            return
         await self._abort_start("The sandbox was destroyed.")
         async with self._lock:
+            if not still():
+                return
             self._stopping = "The sandbox was destroyed."
             self.move("stopping")
             try:
@@ -472,14 +486,14 @@ class Instance:
                 await self._engine.remove_with_volumes(container, containers.OWNER_LABEL)
                 if self.spec.profile == "strict":  # a volume outlives a container removed by others
                     await self._engine.remove_volume(self.name)
-            except SandboxError as error:
-                self.last_error = error.message
+            except SandboxError as failure:
+                self.last_error = failure.message
                 self.move("error")
                 raise
             finally:
                 self.release(self._stopping)
-            self._container, self._destroyed, self.saved_at = None, True, None
-            self.last_error = None
+            self._container, self.destroyed, self.saved_at = None, True, None
+            self.last_error = error
             self.move("stopped")
 
     def move(self, status: str) -> None:

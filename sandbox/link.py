@@ -57,6 +57,12 @@ class Link:
             self.close()
             raise
 
+    def hand_over(
+        self, on_frame: Callable[[frames.Frame], None], on_closed: Callable[[], None]
+    ) -> None:
+        """To another owner, while nothing runs over it."""
+        self._on_frame, self._on_closed = on_frame, on_closed
+
     async def resume(
         self, engine: Engine, container: str, have: Mapping[str, Mapping[str, int]]
     ) -> Mapping[str, Any]:

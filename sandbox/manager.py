@@ -24,12 +24,16 @@ from sandbox.errors import (
     UnknownSandbox,
 )
 from sandbox.instance import Instance, Shared
+from sandbox.pool import EVERY_IMAGE, Kind, Pool
 from sandbox.process import OutputSink, Process
+from sandbox.provision import Provider
 from sandbox.reconcile import Reconciler
 from sandbox.records import Records
 from sandbox.registry import Registry
+from sandbox.saved import SavedLimits
 from sandbox.spec import ExecSpec, SandboxRecord, SandboxSpec, SavedWorkspace, sandbox_id
 from sandbox.upkeep import Upkeep
+from sandbox.watch import DiskWatch
 
 log = logging.getLogger(__name__)
 
@@ -44,13 +48,20 @@ STOPPED_BY_SERVER: Final = "The server stopped, and the sandbox with it."
 class ManagerConfig:
     """`owner` is the id of the server's data folder: containers with it in their label are ours.
 
-    `state_dir` keeps records over restarts (None: nothing is kept).
+    `state_dir` keeps records over restarts. `pool` spares of each of `pool_kinds` wait for new
+    sandboxes. `disk_bytes` is the most a sandbox may write, `saved_max_*` what saved workspaces
+    may grow to, each in age and all in size. None: no limit.
     """
 
     owner: str
     docker_host: str | None = None
     max_running: int = 32
     state_dir: Path | None = None
+    pool: int = 0
+    pool_kinds: tuple[Kind, ...] = EVERY_IMAGE
+    disk_bytes: int | None = None
+    saved_max_age_s: float | None = None
+    saved_max_bytes: int | None = None
 
 
 class Manager:
@@ -73,18 +84,25 @@ class Manager:
             on_change=on_change,
             clock=clock,
         )
+        self._pool = Pool(
+            self.engine, config.owner, self._spawn, size=config.pool, kinds=config.pool_kinds
+        )
+        provider = Provider(
+            self.engine, config.owner, pool=self._pool, disk_bytes=config.disk_bytes
+        )
         self._registry.shared = Shared(
             self.engine,
+            provider,
             config.owner,
             clock,
             self._spawn,
             self._registry.changed,
             self._registry.admit,
         )
-        self._reconciler = Reconciler(
-            self.engine, config.owner, self._registry, pooled=lambda _: False
-        )
-        self._upkeep = Upkeep(self._registry, self._reconciler, clock)
+        self._reconciler = Reconciler(self.engine, config.owner, self._registry, self._pool)
+        self._watch = DiskWatch(self.engine, provider, self._registry, config.disk_bytes)
+        saved = SavedLimits(config.saved_max_age_s, config.saved_max_bytes)
+        self._upkeep = Upkeep(self._registry, self._reconciler, self._pool, saved, clock)
 
     async def open(self) -> None:
         """Settle what an earlier server left. Never fails for an absent engine: then it is
@@ -96,13 +114,17 @@ class Manager:
         except SandboxError as error:
             log.warning("no sandboxes for now: %s", error.message)
         self._spawn(self._upkeep.run())
+        self._spawn(self._watch.run())
+        self._spawn(self._pool.refill())
 
     async def close(self) -> None:
         """Stop what runs, within CLOSE_S; files are kept. Processes end as sandbox_terminated."""
         self._closed = True
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S - 1):
-                await asyncio.gather(*(self._stop_quietly(one) for one in self._registry))
+                await asyncio.gather(
+                    self._pool.close(), *(self._stop_quietly(one) for one in self._registry)
+                )
         for instance in self._registry:
             instance.release(STOPPED_BY_SERVER)
         for task in list(self._tasks):
@@ -195,17 +217,7 @@ class Manager:
 
     def saved(self) -> list[SavedWorkspace]:
         """What stopped sandboxes left on disk, the oldest first."""
-        found = [
-            SavedWorkspace(
-                id=one.spec.id,
-                size_bytes=one.size_bytes,
-                saved_at_ms=round(one.saved_at * 1000),
-                image=one.spec.image,
-            )
-            for one in self._registry
-            if one.saved_at is not None
-        ]
-        return sorted(found, key=lambda one: one.saved_at_ms)
+        return self._registry.saved()
 
     def list(self) -> list[SandboxRecord]:
         return [instance.record() for instance in self._registry]
@@ -244,11 +256,7 @@ class Manager:
         await self._met()
         instance = self._registry.get(name)
         if instance is not None:
-            self._registry.keep(instance, doomed=True)  # a later server finishes it if need be
-            await self._registry.records.flush()
-            await instance.destroy()
-            self._registry.forget(instance)
-            await self._registry.records.flush()
+            await self._registry.remove(instance)
 
     async def _once(
         self, what: str, name: str, work: Callable[[], Coroutine[Any, Any, None]]

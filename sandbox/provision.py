@@ -1,38 +1,111 @@
-"""The container of a sandbox: the one that is there, else a new one; and its limits, read back.
+"""The container of a sandbox: the one that is there, else a spare one, else a new one.
 
-What it looks like is `containers.py`'s, when it is wanted `instance.py`'s.
+And its limits, read back. What it looks like is `containers.py`'s, when it is wanted
+`instance.py`'s.
 """
 
+import logging
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from sandbox import containers
+from sandbox.disk import can_limit
 from sandbox.engine import Engine
 from sandbox.errors import EngineError, ImageMissing, SandboxUnavailable
+from sandbox.link import Link
+from sandbox.pool import Pool
 from sandbox.spec import SandboxSpec
 
+log = logging.getLogger(__name__)
+
 _NOT_FOUND: Final = 404
+_TAKEN: Final = 409
 
 
-async def obtain(engine: Engine, owner: str, spec: SandboxSpec, cpus: int) -> str:
-    """The id of a container that is stopped and at a start's CPU limit.
+class Provider:
+    """Of one owner's containers. `disk_bytes` is the most that each may write, or None."""
 
-    It is asked for by name each time: it may have been removed, or made by an earlier server.
-    Raises SandboxUnavailable, EngineError.
-    """
-    await check_runtime(engine, spec.runtime)
-    name = containers.container_name(owner, spec.id)
-    found = await engine.inspect(name)
-    if found is None:
-        return await _create(engine, owner, spec, cpus)
-    labels = found["Config"].get("Labels") or {}
-    if labels.get(containers.OWNER_LABEL) != owner:
-        raise SandboxUnavailable(f"A container named {name} is not Duet's; remove it.")
-    container = str(found["Id"])
-    if found["State"].get("Running"):
-        await engine.kill(container)
-    await engine.update(container, containers.limits(spec, cpus, starting=True))
-    return container
+    def __init__(
+        self, engine: Engine, owner: str, *, pool: Pool, disk_bytes: int | None = None
+    ) -> None:
+        self._engine = engine
+        self._owner = owner
+        self._pool = pool
+        self._disk_bytes = disk_bytes
+        self._refused = False
+        pool.create = self.create
+
+    async def obtain(self, spec: SandboxSpec, cpus: int) -> tuple[str, Link | None]:
+        """A container that is stopped and at a start's CPU limit; or a spare one, with the link
+        to its runner, at the limits of `spec`.
+
+        It is asked for by name each time: it may have been removed, or made by an earlier server.
+        Raises SandboxUnavailable, EngineError.
+        """
+        await check_runtime(self._engine, spec.runtime)
+        name = containers.container_name(self._owner, spec.id)
+        found = await self._engine.inspect(name)
+        if found is not None and await self._reusable(name, found, spec, cpus):
+            return str(found["Id"]), None
+        if spare := await self._pool.take(spec, name, containers.limits(spec, cpus)):
+            return spare.container, spare.link
+        config = containers.create_config(self._owner, spec, cpus)
+        return await self.create(name, config), None
+
+    async def _reusable(
+        self, name: str, found: Mapping[str, Any], spec: SandboxSpec, cpus: int
+    ) -> bool:
+        labels = found["Config"].get("Labels") or {}
+        if labels.get(containers.OWNER_LABEL) != self._owner:
+            raise SandboxUnavailable(f"A container named {name} is not Duet's; remove it.")
+        if found["State"].get("Running"):
+            await self._engine.kill(found["Id"])
+        wanted = containers.create_config(self._owner, spec, cpus)["HostConfig"]
+        # What the type decides and can't be changed; the files are in the volume then.
+        if spec.profile == "strict" and found["HostConfig"].get("Tmpfs") != wanted["Tmpfs"]:
+            await self._engine.remove(found["Id"])
+            return False
+        await self._engine.update(found["Id"], containers.limits(spec, cpus, starting=True))
+        return True
+
+    async def create(self, name: str, config: Mapping[str, Any]) -> str:
+        """The id of a new container, held to its size on disk where the engine can do that.
+
+        Raises SandboxUnavailable, EngineError.
+        """
+        if config["HostConfig"]["NetworkMode"] == containers.NETWORK:
+            await self._engine.ensure_network(containers.NETWORK, containers.NETWORK_OPTIONS)
+        try:
+            if await self.limits_disk():
+                options = {"StorageOpt": {"size": str(self._disk_bytes)}}
+                limited = {**config, "HostConfig": {**config["HostConfig"], **options}}
+                try:
+                    return await self._engine.create(name, limited)
+                except EngineError as error:
+                    if error.status in (_NOT_FOUND, _TAKEN):
+                        raise
+                    made = await self._engine.create(name, config)
+                    self._refused = True  # it did so for the size alone
+                    log.info("the engine can't limit disks, so they are watched: %s", error.message)
+                    return made
+            return await self._engine.create(name, config)
+        except EngineError as error:
+            if error.status == _NOT_FOUND:
+                image = config["Image"].removeprefix("duet/").split(":")[0]
+                raise ImageMissing(
+                    f"The image {image} is not built. Run `duet images build`."
+                ) from error
+            raise
+
+    async def limits_disk(self) -> bool:
+        """Whether the storage driver holds containers to the limit, as far as is known.
+
+        Raises EngineUnavailable, EngineError.
+        """
+        if self._disk_bytes is None or self._refused:
+            return False
+        info = await self._engine.info()
+        return can_limit(info.driver, info.backing)
 
 
 async def check_runtime(engine: Engine, runtime: str | None) -> None:
@@ -48,21 +121,6 @@ async def check_runtime(engine: Engine, runtime: str | None) -> None:
             f"The container engine has no runtime {runtime}; it has {', '.join(sorted(known))}. "
             "Install and register it with the engine, or choose another."
         )
-
-
-async def _create(engine: Engine, owner: str, spec: SandboxSpec, cpus: int) -> str:
-    name = containers.container_name(owner, spec.id)
-    config = containers.create_config(owner, spec, cpus)
-    if spec.network != "none":
-        await engine.ensure_network(containers.NETWORK, containers.NETWORK_OPTIONS)
-    try:
-        return await engine.create(name, config)
-    except EngineError as error:
-        if error.status == _NOT_FOUND:
-            raise ImageMissing(
-                f"The image {spec.image} is not built. Run `duet images build`."
-            ) from error
-        raise
 
 
 async def set_limits(engine: Engine, container: str, wanted: Mapping[str, int]) -> None:

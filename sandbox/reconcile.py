@@ -5,13 +5,14 @@ At the start and then each minute. Containers without our owner's label are not 
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from sandbox import containers
 from sandbox.engine import Engine
 from sandbox.errors import InvalidSpec, SandboxError
 from sandbox.instance import Instance
+from sandbox.pool import Pool
 from sandbox.registry import NOT_MET, Registry
 
 log = logging.getLogger(__name__)
@@ -21,15 +22,11 @@ GONE: Final = "Its container was removed from outside, and its files with it."
 
 
 class Reconciler:
-    """`pooled` says of a container's id whether the pool of this server knows it."""
-
-    def __init__(
-        self, engine: Engine, owner: str, registry: Registry, pooled: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, engine: Engine, owner: str, registry: Registry, pool: Pool) -> None:
         self._engine = engine
         self._owner = owner
         self._registry = registry
-        self._pooled = pooled
+        self._pool = pool
         self._warned: set[str] = set()
         self._turn = asyncio.Lock()
         self.settled = False  # once it was done in this life
@@ -64,7 +61,7 @@ class Reconciler:
 
     async def _settle(self, container: dict[str, Any]) -> None:
         if containers.is_spare(container, self._owner):
-            if not self._pooled(container["Id"]):  # of an earlier life, or lost
+            if not self._pool.knows(containers.name_of(container)):  # of an earlier life, or lost
                 await self._engine.remove(container["Id"])
             return
         id = self._sandbox(container)  # noqa: A001

@@ -24,7 +24,7 @@ _SPEC_FIELDS: Final = frozenset(field.name for field in fields(SandboxSpec))
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A sandbox as it is kept. Times in seconds since the epoch, `size_bytes` as blocks on disk.
+    """A sandbox as it is kept. Times in seconds since the epoch; the size as in SavedWorkspace.
 
     `doomed`: its removal was begun, and is to be finished.
     """
@@ -35,6 +35,7 @@ class Kept:
     held: bool = False
     saved_at: float | None = None
     size_bytes: int | None = None
+    size_exact: bool = True
     last_error: str | None = None
     doomed: bool = False
 
@@ -91,6 +92,7 @@ def decode(raw: bytes) -> Kept:
             held=bool(found.get("held")),
             saved_at=_optional(found, "saved_at", float),
             size_bytes=_optional(found, "size_bytes", int),
+            size_exact=bool(found.get("size_exact", True)),
             last_error=_optional(found, "last_error", str),
             doomed=bool(found.get("doomed")),
         )

@@ -8,10 +8,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from sandbox.disk import Usage
 from sandbox.errors import SandboxLimit
 from sandbox.instance import Instance, Shared
 from sandbox.records import Kept, Records
-from sandbox.spec import SandboxRecord, SandboxSpec
+from sandbox.spec import SandboxRecord, SandboxSpec, SavedWorkspace
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,43 @@ class Registry:
             self._moved.pop(id, None)
         self.doomed.pop(id, None)
         self.records.drop(id)
+
+    def saved(self) -> list[SavedWorkspace]:
+        """What stopped sandboxes left on disk, the oldest first."""
+        found = [
+            SavedWorkspace(
+                id=one.spec.id,
+                size_bytes=one.usage.size_bytes if one.usage else None,
+                saved_at_ms=round(one.saved_at * 1000),
+                image=one.spec.image,
+                exact=one.usage is None or one.usage.exact,
+            )
+            for one in self
+            if one.saved_at is not None
+        ]
+        return sorted(found, key=lambda one: one.saved_at_ms)
+
+    async def remove(
+        self,
+        instance: Instance,
+        *,
+        error: str | None = None,
+        still: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Destroy it, and forget it; a later server finishes what this one can't.
+
+        Raises EngineUnavailable, EngineError.
+        """
+        self.keep(instance, doomed=True)
+        await self.records.flush()
+        try:
+            await instance.destroy(error=error, still=still)
+        finally:
+            if instance.destroyed:
+                self.forget(instance)
+            else:
+                self.keep(instance, doomed=still())
+            await self.records.flush()
 
     # --- the limit ------------------------------------------------------------------------------
 
@@ -114,7 +152,8 @@ class Registry:
                 idle_since=instance.lease.idle_since,
                 held=instance.lease.held,
                 saved_at=instance.saved_at,
-                size_bytes=instance.size_bytes,
+                size_bytes=instance.usage.size_bytes if instance.usage else None,
+                size_exact=instance.usage is None or instance.usage.exact,
                 last_error=instance.last_error,
                 doomed=doomed,
             )
@@ -142,7 +181,9 @@ class Registry:
                 continue
             instance = self.make(kept.spec)
             instance.lease.restore(kept.idle_since, held=kept.held)
-            instance.saved_at, instance.size_bytes = kept.saved_at, kept.size_bytes
+            instance.saved_at = kept.saved_at
+            if kept.size_bytes is not None:
+                instance.usage = Usage(kept.size_bytes, exact=kept.size_exact)
             instance.last_error = kept.last_error
             if kept.status not in ("stopped", "error"):
                 instance.status, instance.last_error = "error", NOT_MET

@@ -6,12 +6,15 @@ Each second and each minute; what is done then is in the modules it calls.
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from sandbox.errors import SandboxError
 from sandbox.instance import Instance
+from sandbox.pool import Pool
 from sandbox.reconcile import Reconciler
 from sandbox.registry import Registry
+from sandbox.saved import SavedLimits, to_remove
 
 log = logging.getLogger(__name__)
 
@@ -22,10 +25,17 @@ SLEPT: Final = "The sandbox was idle, so it was saved and stopped."
 
 class Upkeep:
     def __init__(
-        self, registry: Registry, reconciler: Reconciler, clock: Callable[[], float]
+        self,
+        registry: Registry,
+        reconciler: Reconciler,
+        pool: Pool,
+        saved: SavedLimits,
+        clock: Callable[[], float],
     ) -> None:
         self._registry = registry
         self._reconciler = reconciler
+        self._pool = pool
+        self._saved = saved
         self._clock = clock
         self._reconciled_at = clock()
 
@@ -48,9 +58,21 @@ class Upkeep:
                     group.create_task(self._sleep(instance))
         self._registry.tell_leases()
         await self._registry.records.flush()
+        await self._remove_saved()
         if self._clock() - self._reconciled_at >= RECONCILE_S:
             self._reconciled_at = self._clock()
             await self._reconciler.run()
+            self._pool.refill_soon()
+
+    async def _remove_saved(self) -> None:
+        """Those beyond the limits, unless somebody has started them meanwhile."""
+        for removal in to_remove(self._registry.saved(), self._saved, self._clock()):
+            instance = self._registry.get(removal.workspace.id)
+            if instance is not None and not instance.active:
+                log.warning("sandbox %s: %s", removal.workspace.id, removal.why)
+                await self._registry.remove(
+                    instance, error=removal.why, still=partial(_unused, instance)
+                )
 
     async def _sleep(self, instance: Instance) -> None:
         log.info("sandbox %s is idle and goes to sleep", instance.spec.id)
@@ -58,3 +80,7 @@ class Upkeep:
             await instance.stop(SLEPT, still=lambda: instance.lease.due)
         except SandboxError as error:  # told by its record too; tried again a tick later
             log.warning("sandbox %s not stopped: %s", instance.spec.id, error.message)
+
+
+def _unused(instance: Instance) -> bool:
+    return not instance.active
