@@ -22,6 +22,7 @@ from server.agent.record import Record
 from server.agent.small import SMALL_INSTRUCTIONS, small_conversation
 from server.agent.turn import End, Turn, TurnOver
 from server.hub import Hub
+from server.records import sandbox_name
 from server.room import Room, Tasks
 
 log = logs.get("agent")
@@ -103,8 +104,8 @@ class Agent:
         if self._closing:
             raise Unavailable("The server is stopping.", retry_after_ms=1000)
         room = await self._hub.open(room_id)
-        line = self._lines.setdefault(room_id, _Line(room))
-        if len(line.waiting) >= WAITING_MAX:
+        line = self._lines.get(room_id)
+        if (0 if line is None else len(line.waiting)) >= WAITING_MAX:
             raise LimitReached(f"{WAITING_MAX} questions wait here already; wait for an answer.")
         turn = Turn(room_id, by, text, reply_to, self._floor.say)
         self._turns[turn.id] = room.turns[turn.id] = turn
@@ -118,11 +119,16 @@ class Agent:
             self._forget(turn, room)
             return stored.answer
         turn.offset = stored.offset
+        self._line_up(turn, room)
+        return turn.id
+
+    def _line_up(self, turn: Turn, room: Room) -> None:
+        """Let it wait at its place in the log's order; the line that was there may have ended."""
+        line = self._lines.setdefault(room.id, _Line(room))
         line.waiting.append(turn)
         line.waiting.sort(key=lambda waiting: waiting.offset)
         if line.worker is None:
             line.worker = self._tasks.create_task(self._serve(line))
-        return turn.id
 
     def stop(self, room_id: str, turn_id: str, by: Participant) -> None:
         """End a turn, waiting or at work. Raises UnknownTurn."""
@@ -195,8 +201,8 @@ class Agent:
         if turn.task is not None:
             turn.task.cancel()
             return
-        line = self._lines[turn.room]
-        if turn in line.waiting:
+        line = self._lines.get(turn.room)
+        if line is not None and turn in line.waiting:
             line.waiting.remove(turn)
             self._tasks.create_task(self._finish(turn, line.room, turn.stop))
 
@@ -207,7 +213,12 @@ class Agent:
         try:
             while line.waiting:
                 line.current = line.waiting.pop(0)
-                await self._one(line.current, line.room)
+                try:
+                    await self._one(line.current, line.room)
+                except Exception:  # the next question must not wait for this one's trouble
+                    incident = secrets.token_hex(4)
+                    log.exception("a turn was lost", turn=line.current.id, incident=incident)
+                    self._forget(line.current, line.room)
                 line.current = None
         finally:
             line.worker = None
@@ -229,7 +240,8 @@ class Agent:
             return
         turn.task = asyncio.ensure_future(self._answer(turn))
         try:
-            await asyncio.wait([turn.task])
+            with self._hub.manager.hold(sandbox_name(room.id), "turn"):
+                await asyncio.wait([turn.task])
         finally:
             turn.task.cancel()
         await self._finish(turn, room, await _outcome(turn))

@@ -61,3 +61,32 @@ async def test_an_empty_stream_is_an_empty_answer(tmp_path):
                 assert (await finished(alice, await ask(alice, room)))["status"] == "done"
                 end = await finished(alice, await ask(alice, room))
                 assert (end["status"], "empty answer" in end["message"]) == ("failed", True), end
+
+
+async def test_many_questions_at_once_are_answered_one_after_the_other(house):
+    """Also while a line of questions ends and the next begins."""
+    opened = await house(*[["x"]] * 40)
+    async with two(opened) as (room, alice, bob):
+        asked = [
+            client.ok("ask", room=room, text=f"{n}") for n in range(20) for client in (alice, bob)
+        ]
+        asked_turns = {reply["turn"] for reply in await asyncio.gather(*asked)}
+        await alice.until(lambda _: len(alice.of("agent.finished")) == 40, limit_s=SANDBOX_S)
+        queued = [f["turn"] for f in alice.of("agent.queued")]
+        assert queued == [f["turn"] for f in alice.of("agent.started")]
+        assert queued == [f["turn"] for f in alice.of("agent.finished")]
+        assert set(queued) == asked_turns
+        assert opened.app.agent._lines == {}
+
+
+async def test_a_turn_keeps_its_sandboxs_lease_open(house):
+    gate = asyncio.Event()
+    opened = await house(["It ", gate, "is."])
+    async with two(opened) as (room, alice, _bob):
+        turn = await ask(alice, room)
+        await alice.until("agent.delta")
+        holds = opened.app.manager._registry._holds
+        assert [name for name, held in holds.items() if held] == [f"sandbox-{room}"]
+        gate.set()
+        await finished(alice, turn)
+        assert not any(holds.values())
