@@ -28,6 +28,7 @@ from protocol.client_run import Chunk, Hole, Run, Runs, chunk
 from protocol.codec import JSON, MSGPACK, Codec
 from protocol.errors import BadFrame, DuetError, NotJoined, from_wire
 from protocol.model import Participant, Position
+from protocol.shapes import Limits
 
 __all__ = ["Chunk", "Client", "Disconnected", "Room", "Run", "connect"]
 
@@ -110,7 +111,7 @@ class Client:
     participant: Participant
     token: str
     """For the next `connect`: the same participant."""
-    limits: events.Limits
+    limits: Limits
 
     def __init__(self, socket: websockets.ClientConnection, codec: Codec, timeout_s: float) -> None:
         self._socket = socket

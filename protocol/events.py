@@ -8,30 +8,20 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
-from protocol import names
-from protocol.model import Model, Participant, PtySize, Str
-
-
-class Limits(Model):
-    """What a client may send and expect; sizes in bytes unless the name says otherwise."""
-
-    frame_bytes: int = names.FRAME_BYTES
-    server_frame_bytes: int = names.SERVER_FRAME_BYTES
-    text_chars: int = names.TEXT_CHARS
-    command_bytes: int = names.COMMAND_BYTES
-    frames_per_second: int
-    rooms: int = names.SESSION_ROOMS
-    exec_kept_bytes: int
-    resume_events: int = names.RESUME_EVENTS
+from protocol.model import Model, Participant, Str
+from protocol.shapes import (
+    AgentPolicy,
+    Exited,
+    Limits,
+    Sandbox,
+    ServerInfo,
+    Started,
+    StreamRange,
+)
 
 
 class Reply(Model):
     ref: Str | None = None
-
-
-class ServerInfo(Model):
-    version: str
-    protocol: int = names.PROTOCOL_VERSION
 
 
 class Welcome(Reply):
@@ -41,25 +31,6 @@ class Welcome(Reply):
     token: str
     server: ServerInfo
     limits: Limits
-
-
-class StreamRange(Model):
-    """Bytes of one stream that follow a join: from the first kept to the last sent."""
-
-    from_: int = Field(alias="from")
-    to: int
-
-
-class Sandbox(Model):
-    """The state of a sandbox, in the `sandbox` event and in lists."""
-
-    id: str
-    status: str
-    workspace_saved: bool
-    image: str
-    instance_type: str
-    expected_stop_at: int | None = None
-    last_error: str | None = None
 
 
 class Persisted(Model):
@@ -99,35 +70,6 @@ class MessageReacted(Persisted):
     id: str
     emoji: str
     on: bool
-
-
-class Started(Model):
-    """What a command is, when it starts."""
-
-    exec: str
-    command: str
-    cwd: str
-    turn: str | None = None
-    stdin: bool | None = None
-    pty: PtySize | None = None
-
-
-class Exited(Model):
-    """The one end of an exec. `reason` only where `ok` is false."""
-
-    exec: str
-    ok: bool
-    reason: str | None = None
-    message: str | None = None
-    retryable: bool | None = None
-    stdout: str | None = None
-    stderr: str | None = None
-    exit_code: int | None = None
-    signal: str | None = None
-    warnings: list[str] | None = None
-    duration_ms: int
-    bytes: dict[str, int]
-    truncated: dict[str, bool]
 
 
 class ExecStarted(Persisted, Started):
@@ -178,12 +120,6 @@ class AgentFinished(Persisted):
 
 class SandboxChanged(Persisted, Sandbox):
     type: Literal["sandbox"] = "sandbox"
-
-
-class AgentPolicy(Model):
-    """Whether the agent's commands run at once, after somebody's word, or not at all."""
-
-    approval: str
 
 
 class RoomUpdated(Persisted):

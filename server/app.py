@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from protocol.errors import DuetError, Unavailable
-from protocol.events import Limits
+from protocol.shapes import Limits
 from sandbox.errors import InvalidSpec, SandboxError
 from sandbox.manager import Manager, ManagerConfig
 from server import logs

@@ -19,8 +19,8 @@ from protocol.errors import (
     NotJoined,
     UnknownExec,
 )
-from protocol.events import Limits
 from protocol.model import Participant
+from protocol.shapes import Limits
 from sandbox.errors import InvalidSpec
 from server.agent.turns import Agent
 from server.execframes import kept_frames
