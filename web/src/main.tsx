@@ -4,6 +4,7 @@ import "./styles/layout.css";
 import "./styles/timeline.css";
 import "./styles/exec.css";
 import "./styles/composer.css";
+import "./styles/agent.css";
 import "./styles/narrow.css";
 import { start } from "./state/app";
 import { watchRooms } from "./state/rooms";

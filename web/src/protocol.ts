@@ -1,10 +1,17 @@
 /** The wire as the page uses it: the generated types, and what the HTTP list of rooms looks like.
  * What a field means stands in PROTOCOL. */
-import type { LogEvent, Sandbox, ServerFrame } from "./generated/frames";
+import type { LogEvent, Sandbox, ServerFrame, Turn } from "./generated/frames";
 
 export { SUBPROTOCOL_JSON } from "./generated/frames";
 export type {
   Ack,
+  AgentApproval,
+  AgentDecided,
+  AgentDelta,
+  AgentFinished,
+  AgentQueued,
+  AgentRetry,
+  AgentStarted,
   ClientFrame,
   ErrorFrame,
   ExecExited,
@@ -23,6 +30,18 @@ export type {
   Welcome,
 } from "./generated/frames";
 
+/** A turn that was open at the join, with what is known of its commands. */
+export type OpenTurn = Omit<Turn, "calls"> & {
+  calls: { call: string; command: string; status: string; exec?: string; expiresTs?: number }[];
+};
+
+/** The agent as the list of rooms has it. */
+export interface AgentFacts {
+  enabled: boolean;
+  name: string;
+  approval: string;
+}
+
 /** A room in the HTTP list. Servers may leave out what they don't count. */
 export interface RoomInfo {
   id: string;
@@ -32,6 +51,7 @@ export interface RoomInfo {
   running?: number | null;
   members?: number | null;
   sandbox?: Partial<Sandbox> | string | null;
+  agent?: AgentFacts;
 }
 
 /** Whether a frame stands in a room's log. Its type may be one that the page does not know. */

@@ -1,24 +1,44 @@
-/** What is typed: message or command, its limits, and the lines typed before. Pure. */
+/** What is typed: message, command or question to the agent, its limits, and the lines typed before. Pure. */
 import type { Limits } from "../protocol";
 
-export type Mode = "message" | "run";
+export type Mode = "message" | "run" | "ask";
 export interface Typed {
   mode: Mode;
   text: string;
 }
 
-/** `!cmd` and `/run cmd` are commands in either mode; in run mode everything is. */
+/** `!cmd` and `/run cmd` are commands in any mode, `/ask` asks the agent; else it is what the mode says. */
 export function parse(raw: string, mode: Mode): Typed {
   const text = raw.trim();
   if (text.startsWith("!") && text.length > 1) return { mode: "run", text: text.slice(1).trim() };
   const run = /^\/run(?:\s+|$)/u.exec(text);
   if (run) return { mode: "run", text: text.slice(run[0].length).trim() };
+  const ask = /^\/ask(?:\s+|$)/u.exec(text);
+  if (ask) return { mode: "ask", text: text.slice(ask[0].length).trim() };
   return { mode, text };
 }
 
+/** Characters of a name that may stand before the caret after "@"; as the server's names. */
+const MENTION = /(?:^|[^\w@./-])@([\w-]{0,64})$/u;
+
+/** The beginning of an `@name` that ends at the caret and may become `name`; undefined where there is none. */
+export function mentionAt(text: string, caret: number, name: string): { from: number; to: number } | undefined {
+  const found = MENTION.exec(text.slice(0, caret));
+  const typed = found?.[1];
+  if (typed === undefined || /^[\w-]/u.test(text.slice(caret))) return undefined;
+  if (typed.length === name.length || !name.toLowerCase().startsWith(typed.toLowerCase())) return undefined;
+  return { from: caret - typed.length - 1, to: caret };
+}
+
+const EMPTY: { readonly [mode in Mode]: string } = {
+  message: "Type something first.",
+  run: "Type a command to run, such as ls.",
+  ask: "Type a question first, such as: what is in this folder?",
+};
+
 /** Why it can't be sent, or undefined. Counts as PROTOCOL does: code points, bytes for commands. */
 export function refusal(typed: Typed, limits: Partial<Limits>): string | undefined {
-  if (typed.text === "") return typed.mode === "run" ? "Type a command to run, such as ls." : "Type something first.";
+  if (typed.text === "") return EMPTY[typed.mode];
   if (typed.text.includes("\0")) return "The text holds a NUL character, which can't be sent. Remove it.";
   if (typed.mode === "run") {
     const bytes = new TextEncoder().encode(typed.text).length;

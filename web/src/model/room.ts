@@ -1,15 +1,19 @@
 /** What the page knows of one room: a pure reducer over the log's events, in any order of pages.
  * Output of commands is not here (model/output), nor anything about how it looks. */
 import type {
+  AgentDelta,
+  AgentRetry,
   ExecExited,
   ExecStarted,
   Joined,
   LogEvent,
   Message,
+  OpenTurn,
   Participant,
   Position,
   Sandbox,
 } from "../protocol";
+import * as turns from "./turns";
 
 export interface MessageItem {
   kind: "message";
@@ -34,7 +38,26 @@ export interface ExecItem {
   exited?: ExecExited | undefined;
 }
 
-export type Item = MessageItem | ExecItem;
+/** A question to the agent that no message asked. */
+export interface AskItem {
+  kind: "ask";
+  offset: number;
+  id: string;
+  ts: number;
+  by: Participant;
+  text: string;
+}
+
+/** Where one of the agent's turns stands; what it is, `turns` tells. */
+export interface TurnItem {
+  kind: "turn";
+  offset: number;
+  id: string;
+  ts: number;
+  by: Participant;
+}
+
+export type Item = MessageItem | ExecItem | AskItem | TurnItem;
 
 /** Who reacted with what: message id, emoji, participant id → the offset that said so last. */
 type Mark = { readonly offset: number; readonly on: boolean };
@@ -59,6 +82,9 @@ export interface RoomState {
   readonly participants: readonly Participant[];
   readonly typing: ReadonlyMap<string, Participant>;
   readonly sandbox: Sandbox | undefined;
+  readonly turns: turns.Turns;
+  /** As the room's last change has it; undefined where none was seen. */
+  readonly approval: string | undefined;
 }
 
 export function emptyRoom(id: string, name = id): RoomState {
@@ -78,6 +104,8 @@ export function emptyRoom(id: string, name = id): RoomState {
     participants: [],
     typing: new Map(),
     sandbox: undefined,
+    turns: new Map(),
+    approval: undefined,
   };
 }
 
@@ -91,7 +119,7 @@ export function leavesHole(room: RoomState, offset: number): boolean {
 }
 
 export function applyJoined(room: RoomState, frame: Joined): RoomState {
-  const fresh = frame.resumed ? room : { ...emptyRoom(room.id, room.name), description: room.description };
+  const fresh = frame.resumed ? room : { ...emptyRoom(room.id, room.name), description: room.description, approval: room.approval };
   const based: RoomState = {
     ...fresh,
     epoch: frame.epoch,
@@ -100,14 +128,32 @@ export function applyJoined(room: RoomState, frame: Joined): RoomState {
     typing: new Map(),
     sandbox: frame.sandbox ?? fresh.sandbox,
   };
-  if (frame.resumed) return based;
+  if (frame.resumed) return withOpenTurns(based, frame);
   const first = frame.events[0]?.offset ?? frame.offset + 1;
   const state = applyEvents(based, frame.events);
   const running = frame.execs.map((exec) => exec.started).filter((started) => started.offset < first);
   // A command that began before the loaded page still belongs on it: it is going on now.
   const items = [...running.map(execItem), ...state.items].sort(byOffset);
   const more = (frame.oldest ?? 0) < first && first > 0;
-  return { ...state, items: dedupe(items), offset: Math.max(state.offset, frame.offset), from: first, more };
+  const whole = { ...state, items: dedupe(items), offset: Math.max(state.offset, frame.offset), from: first, more };
+  return withOpenTurns(whole, frame);
+}
+
+/** The turns that are open now; one whose start lies on an older page stands at the end. */
+function withOpenTurns(room: RoomState, frame: Joined): RoomState {
+  const draft = { ...room, items: [...room.items] };
+  for (const { started } of frame.execs) {
+    if (!started.turn) continue;
+    draft.turns = turns.applyRan(draft.turns, started, false);
+    place(draft, started.turn, started.offset, started.ts, started.by);
+  }
+  for (const view of frame.turns as OpenTurn[]) {
+    draft.turns = turns.applyOpen(draft.turns, view, frame.offset);
+    const known = draft.items.some((item) => item.kind === "turn" && item.id === view.turn);
+    if (view.status !== "queued" && !known) place(draft, view.turn, frame.offset, Date.now());
+  }
+  draft.items = dedupe(draft.items.sort(byOffset));
+  return draft;
 }
 
 export function applyPage(room: RoomState, events: readonly LogEvent[], more: boolean): RoomState {
@@ -143,6 +189,10 @@ type Draft = { -readonly [K in keyof RoomState]: RoomState[K] } & { items: Item[
 function apply(draft: Draft, event: LogEvent): void {
   switch (event.type) {
     case "message":
+      if (event.turn && event.by.kind === "agent") {
+        draft.turns = turns.applySaid(draft.turns, event);
+        return place(draft, event.turn, event.offset, event.ts, event.by);
+      }
       draft.items.push(withEdit(messageItem(event), draft.edits.get(event.id)));
       draft.typing = without(draft.typing, event.by.id);
       return;
@@ -156,9 +206,12 @@ function apply(draft: Draft, event: LogEvent): void {
       return;
     case "exec.started":
       draft.items.push(execItem(event, draft.exits.get(event.exec)));
-      return;
+      if (!event.turn) return;
+      draft.turns = turns.applyRan(draft.turns, event, event.offset > draft.offset);
+      return place(draft, event.turn, event.offset, event.ts, event.by);
     case "exec.exited":
       draft.exits = new Map(draft.exits).set(event.exec, event);
+      draft.turns = turns.applyRanEnd(draft.turns, event);
       draft.items = draft.items.map((item) =>
         item.kind === "exec" && item.id === event.exec ? { ...item, exited: event } : item,
       );
@@ -170,13 +223,47 @@ function apply(draft: Draft, event: LogEvent): void {
       if (event.offset >= draft.offset) {
         draft.name = event.name;
         draft.description = event.description ?? "";
+        draft.approval = event.agent?.approval ?? draft.approval;
       }
       return;
+    case "agent.queued":
+      draft.turns = turns.applyTurnEvent(draft.turns, event, event.offset > draft.offset);
+      if (!event.replyTo) draft.items.push({ kind: "ask", offset: event.offset, id: event.turn, ts: event.ts, by: event.by, text: event.question });
+      return;
+    case "agent.started":
+    case "agent.approval":
+    case "agent.decided":
+    case "agent.finished":
+      draft.turns = turns.applyTurnEvent(draft.turns, event, event.offset > draft.offset);
+      return place(draft, event.turn, event.offset, event.ts, event.by.kind === "agent" ? event.by : undefined);
     case "room.cleared":
       draft.items = draft.items.filter((item) => item.offset > event.offset);
+      draft.turns = new Map([...draft.turns].filter(([, turn]) => turns.isOpen(turn)));
       draft.more = false;
       return;
   }
+}
+
+/** The agent as the room has it, or by its usual name where it is not known (any more). */
+export function agentIn(room: Pick<RoomState, "participants">): Participant {
+  return room.participants.find((one) => one.kind === "agent") ?? { id: "agent", name: "duet", kind: "agent" };
+}
+
+/** A turn stands where its first event stands that is known here. */
+function place(draft: Draft, id: string, offset: number, ts: number, by?: Participant): void {
+  const known = draft.items.findIndex((item) => item.kind === "turn" && item.id === id);
+  const item = draft.items[known];
+  if (!item) draft.items.push({ kind: "turn", offset, id, ts, by: by ?? agentIn(draft) });
+  else if (item.offset > offset) draft.items[known] = { ...item, offset, ts };
+}
+
+export function withDelta(room: RoomState, frame: AgentDelta): RoomState {
+  const after = turns.applyDelta(room.turns, frame);
+  return after === room.turns ? room : { ...room, turns: after };
+}
+
+export function withRetry(room: RoomState, frame: AgentRetry): RoomState {
+  return { ...room, turns: turns.applyRetry(room.turns, frame) };
 }
 
 function messageItem(event: Message): MessageItem {
@@ -261,13 +348,24 @@ function uniquePeople(people: readonly Participant[]): Participant[] {
 
 const byOffset = (a: Item, b: Item): number => a.offset - b.offset;
 
-/** Of items at one offset keeps the one that knows more (an end, an edit). */
+/** Of one item told twice keeps the one that knows more (an end). */
 function dedupe(sorted: Item[]): Item[] {
+  const places = new Map<string, number>();
   const out: Item[] = [];
   for (const item of sorted) {
-    const last = out[out.length - 1];
-    if (last?.offset !== item.offset) out.push(item);
-    else if (item.kind === "exec" && item.exited) out[out.length - 1] = item;
+    const key = `${item.kind}-${item.id}`;
+    const at = places.get(key);
+    if (at === undefined) places.set(key, out.push(item) - 1);
+    else if (item.kind === "exec" && item.exited) out[at] = item;
   }
   return out;
+}
+
+const execsOf = new WeakMap<readonly Item[], ReadonlyMap<string, ExecItem>>();
+
+/** A command by its id; one index serves all that ask about the same items. */
+export function execIn(room: RoomState, exec: string): ExecItem | undefined {
+  let index = execsOf.get(room.items);
+  if (!index) execsOf.set(room.items, (index = new Map(room.items.flatMap((item) => (item.kind === "exec" ? [[item.id, item] as const] : [])))));
+  return index.get(exec);
 }

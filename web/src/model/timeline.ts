@@ -13,6 +13,8 @@ export function rowsOf(items: readonly Item[], dayOf: (ts: number) => string): R
   let day = "";
   let before: Item | undefined;
   for (const item of items) {
+    // The agent's commands stand in its turn.
+    if (item.kind === "exec" && item.started.turn) continue;
     const today = dayOf(item.ts);
     if (today !== day) {
       rows.push({ kind: "day", key: `day-${today}`, ts: item.ts });
@@ -26,7 +28,7 @@ export function rowsOf(items: readonly Item[], dayOf: (ts: number) => string): R
 }
 
 function sameGroup(before: Item | undefined, item: Item): boolean {
-  return before !== undefined && before.by.id === item.by.id && item.ts - before.ts < GROUP_WITHIN_MS;
+  return before !== undefined && item.kind !== "turn" && before.by.id === item.by.id && item.ts - before.ts < GROUP_WITHIN_MS;
 }
 
 export function dayOf(ts: number): string {

@@ -8,6 +8,7 @@ import { RoomSession } from "./room-session";
 import { refreshRooms, rooms } from "./rooms";
 import { route } from "./route";
 import * as storage from "./storage";
+import { say } from "./ui";
 
 export const link = signal<LinkState>({ phase: "connecting", attempt: 0 });
 export const me = signal<Participant | undefined>(undefined);
@@ -45,6 +46,8 @@ export const connection = new Connection(() => new WebSocket(socketUrl(), SUBPRO
   },
   refused,
   event: (frame) => {
+    // An error that answers no request, such as a question that came on top of too many.
+    if (frame.type === "error") say(frame.message, true);
     if ("room" in frame && frame.room) sessions.get(frame.room)?.take(frame);
   },
   state: (state) => {

@@ -7,6 +7,7 @@ import type { Mode } from "../model/composer";
 import * as model from "../model/room";
 import { isPersisted, type Ack, type ExecGap, type ExecOutput, type Joined, type Page, type Participant, type ServerFrame } from "../protocol";
 import { inOrder, Outputs, type Reader } from "./outputs";
+import { toldOf } from "../model/told";
 import { change, settle, without, type Outgoing, type OutgoingList } from "./outgoing";
 
 /** A page of history per request. */
@@ -38,6 +39,8 @@ export class RoomSession {
   /** Who came or went just now, in words; it goes by itself. */
   readonly passing = signal<string | undefined>(undefined);
   readonly outputs = new Outputs();
+  /** What a screen reader is told of the agent: whole sentences, never words as they come. */
+  readonly told = signal("");
   #passingEnds: ReturnType<typeof setTimeout> | undefined;
   #joining = 0;
   #failures = 0;
@@ -52,6 +55,11 @@ export class RoomSession {
     private readonly onNews: (frame: ServerFrame) => void,
   ) {
     this.state = signal(model.emptyRoom(id));
+  }
+
+  /** Reads the state's signal, so what draws it follows. */
+  get agentName(): string {
+    return model.agentIn(this.state.value).name;
   }
 
   async join(): Promise<void> {
@@ -108,6 +116,12 @@ export class RoomSession {
       case "typing":
         if ("participant" in frame) this.#typing(frame.participant, frame.on);
         return;
+      case "agent.delta":
+        this.state.value = model.withDelta(this.state.value, frame);
+        return;
+      case "agent.retry":
+        this.state.value = model.withRetry(this.state.value, frame);
+        return;
       case "left":
         this.disconnected();
         if (frame.rejoin) setTimeout(() => void this.join(), REJOIN_AFTER_MS);
@@ -126,6 +140,7 @@ export class RoomSession {
     if (event.type === "exec.exited") this.outputs.of(event.exec).exited(event);
     // Known to have begun here, so what comes is its whole output.
     if (event.type === "exec.started") this.outputs.of(event.exec).fed = true;
+    this.told.value = toldOf(event, model.agentIn(this.state.value).name) ?? this.told.value;
     this.onNews(event);
   }
 
@@ -184,9 +199,12 @@ export class RoomSession {
       const ack = await this.connection.request<Ack>(
         one.mode === "run"
           ? { type: "exec", room: this.id, command: text, key }
+          : one.mode === "ask"
+          ? { type: "ask", room: this.id, text, key }
           : { type: "say", room: this.id, text, key, ...(one.replyTo && { replyTo: one.replyTo }) },
       );
-      if (ack.offset !== undefined && ack.offset <= this.state.value.offset) this.discard(key);
+      const known = ack.turn !== undefined && this.state.value.turns.has(ack.turn);
+      if (known || (ack.offset !== undefined && ack.offset <= this.state.value.offset)) this.discard(key);
       else this.outgoing.value = change(this.outgoing.value, key, { offset: ack.offset });
     } catch (error) {
       if (error instanceof RequestError && error.code === LOST) return;
@@ -212,6 +230,18 @@ export class RoomSession {
   /** These reject with words for a person. */
   stop(exec: string): Promise<Ack> {
     return this.connection.request({ type: "exec.cancel", exec });
+  }
+  stopTurn(turn: string): Promise<Ack> {
+    return this.connection.request({ type: "agent.stop", room: this.id, turn });
+  }
+  decide(turn: string, call: string, decision: "allow" | "deny" | "always", note?: string): Promise<Ack> {
+    return this.connection.request({ type: "agent.decide", room: this.id, turn, call, decision, ...(note && { note }) });
+  }
+  startSandbox(): Promise<Ack> {
+    return this.connection.request({ type: "sandbox.start", id: `sandbox-${this.id}` });
+  }
+  stopSandbox(): Promise<Ack> {
+    return this.connection.request({ type: "sandbox.kill", id: `sandbox-${this.id}` });
   }
   edit(id: string, text: string): Promise<Ack> {
     return this.connection.request({ type: "edit", room: this.id, id, text });

@@ -52,6 +52,22 @@ export async function createRoom(name: string, id?: string): Promise<string> {
   return room.id;
 }
 
+/** How the agent's commands are allowed in a room; throws with words for a person. */
+export async function setApproval(room: string, approval: string): Promise<void> {
+  let response: Response;
+  try {
+    response = await fetch(`/api/rooms/${encodeURIComponent(room)}`, {
+      method: "PATCH",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ agent: { approval } }),
+    });
+  } catch {
+    throw new Error("The server can't be reached. Try again in a moment.");
+  }
+  if (!response.ok) throw new Error(await failureOf(response));
+  await refreshRooms();
+}
+
 export function watchRooms(): void {
   void refreshRooms();
   const look = (): void => {

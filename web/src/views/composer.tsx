@@ -1,6 +1,7 @@
-/** Where a person types: a message, or a command for the sandbox. */
+/** Where a person types: a message, a command for the sandbox, or a question to the agent. */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { History, parse, refusal, type Mode } from "../model/composer";
+import { History, mentionAt, parse, refusal, type Mode } from "../model/composer";
+import { agentOf } from "../state/agent";
 import { limits } from "../state/app";
 import type { RoomSession } from "../state/room-session";
 import * as storage from "../state/storage";
@@ -45,7 +46,10 @@ export function Composer({ session, label }: { session: RoomSession; label: stri
   const [problem, setProblem] = useState<string>();
   const [lines] = useState(() => readHistory(session.id));
   const typing = useTyping(session);
-  const typed = parse(text, mode);
+  const agent = agentOf(session);
+  const chosen = mode === "ask" && !agent ? "message" : mode;
+  const typed = parse(text, chosen);
+  const mention = useMention(agent?.name, box, text);
   const change = (to: string): void => {
     setText(to);
     setProblem(undefined);
@@ -69,7 +73,7 @@ export function Composer({ session, label }: { session: RoomSession; label: stri
     const why = refusal(typed, limits.value);
     if (why) return void (text.trim() || mode === "run" ? setProblem(why) : undefined);
     session.say(typed.mode, typed.text);
-    lines.push(typed.mode === "run" ? `!${typed.text}` : typed.text);
+    lines.push(PREFIX[typed.mode] + typed.text);
     storage.write(`history.${session.id}`, JSON.stringify(lines.lines));
     typing.stop();
     change("");
@@ -77,13 +81,26 @@ export function Composer({ session, label }: { session: RoomSession; label: stri
   };
   const recall = (line: string | undefined): boolean => {
     if (line === undefined) return false;
-    change(mode === "run" && line.startsWith("!") ? line.slice(1) : line);
+    const prefix = PREFIX[mode];
+    change(line.startsWith(prefix) ? line.slice(prefix.length) : line);
     return true;
+  };
+  const complete = (): void => {
+    const { offered } = mention;
+    if (!offered) return;
+    const before = `${text.slice(0, offered.from)}@${agent!.name} `;
+    change(before + text.slice(offered.to).replace(/^ /u, ""));
+    requestAnimationFrame(() => {
+      box.current?.focus();
+      box.current?.setSelectionRange(before.length, before.length);
+    });
   };
   const onKeyDown = (event: KeyboardEvent): void => {
     if (event.isComposing) return;
     const area = box.current!;
-    if (event.key === "Enter" && !event.shiftKey) send();
+    if (mention.offered && event.key === "Tab" && plain(event)) complete();
+    else if (mention.offered && event.key === "Escape") mention.dismiss();
+    else if (event.key === "Enter" && !event.shiftKey) send();
     else if (event.key === "ArrowUp" && plain(event) && atFirstLine(area) && recall(lines.up(text))) toEnd(area);
     else if (event.key === "ArrowDown" && plain(event) && atLastLine(area) && recall(lines.down())) toEnd(area);
     else return;
@@ -104,8 +121,18 @@ export function Composer({ session, label }: { session: RoomSession; label: stri
             {problem}
           </p>
         )}
+        {mention.offered && (
+          <p class="complete" role="status">
+            <button type="button" class="small" data-testid="complete-mention" onClick={complete}>
+              @{agent?.name}
+            </button>
+            <span>
+              asks the agent · <kbd>Tab</kbd> completes it
+            </span>
+          </p>
+        )}
         <label class="sr" for="composer">
-          {typed.mode === "run" ? `Command for ${label}` : `Message ${label}`}
+          {LABELS[typed.mode](agent?.name ?? "the agent", label)}
         </label>
         <textarea
           id="composer"
@@ -114,7 +141,7 @@ export function Composer({ session, label }: { session: RoomSession; label: stri
           rows={1}
           enterkeyhint="send"
           value={text}
-          placeholder={mode === "run" ? "Run a command in the sandbox" : `Message ${label}, or !command`}
+          placeholder={PLACEHOLDERS[chosen](agent?.name, label)}
           aria-describedby={problem ? "composer-problem" : undefined}
           aria-invalid={problem ? true : undefined}
           spellcheck={typed.mode !== "run"}
@@ -125,10 +152,12 @@ export function Composer({ session, label }: { session: RoomSession; label: stri
             else typing.stop();
           }}
           onKeyDown={onKeyDown}
+          onSelect={mention.look}
         />
         <div class="row">
           <Modes
             mode={typed.mode}
+            agent={agent?.name}
             choose={(to) => {
               setMode(to);
               change(typed.text);
@@ -137,7 +166,7 @@ export function Composer({ session, label }: { session: RoomSession; label: stri
           />
           <span class="hint">Shift+Enter for a new line</span>
           <button class="primary" data-testid="send">
-            {typed.mode === "run" ? "Run" : "Send"}
+            {SEND[typed.mode]}
           </button>
         </div>
       </div>
@@ -145,7 +174,35 @@ export function Composer({ session, label }: { session: RoomSession; label: stri
   );
 }
 
-function Modes({ mode, choose }: { mode: Mode; choose: (mode: Mode) => void }) {
+/** What stands before a line in the history, so that it is sent the same way again. */
+const PREFIX: { readonly [mode in Mode]: string } = { message: "", run: "!", ask: "/ask " };
+const SEND: { readonly [mode in Mode]: string } = { message: "Send", run: "Run", ask: "Ask" };
+const LABELS: { readonly [mode in Mode]: (agent: string, room: string) => string } = {
+  message: (_, room) => `Message ${room}`,
+  run: (_, room) => `Command for ${room}`,
+  ask: (agent) => `Question to ${agent}`,
+};
+const PLACEHOLDERS: { readonly [mode in Mode]: (agent: string | undefined, room: string) => string } = {
+  message: (agent, room) => `Message ${room}, ${agent ? `@${agent}` : "or !command"}${agent ? " or !command" : ""}`,
+  run: () => "Run a command in the sandbox",
+  ask: (agent) => `Ask ${agent}; it can run commands here`,
+};
+
+/** Offers `@name` while its beginning stands before the caret, until it is dismissed. */
+function useMention(name: string | undefined, box: { current: HTMLTextAreaElement | null }, text: string) {
+  const [caret, setCaret] = useState(0);
+  const [dismissed, setDismissed] = useState<number>();
+  const look = (): void => setCaret(box.current?.selectionEnd ?? 0);
+  useLayoutEffect(look, [text]);
+  const found = name === undefined ? undefined : mentionAt(text, caret, name);
+  const offered = found && found.from !== dismissed ? found : undefined;
+  useEffect(() => {
+    if (!found) setDismissed(undefined);
+  }, [!found]);
+  return { offered, look, dismiss: () => setDismissed(found?.from) };
+}
+
+function Modes({ mode, agent, choose }: { mode: Mode; agent: string | undefined; choose: (mode: Mode) => void }) {
   return (
     <div class="modes" role="group" aria-label="What to send">
       <button type="button" class="chip" aria-pressed={mode === "message"} data-testid="mode-message" onClick={() => choose("message")}>
@@ -154,6 +211,11 @@ function Modes({ mode, choose }: { mode: Mode; choose: (mode: Mode) => void }) {
       <button type="button" class="chip" aria-pressed={mode === "run"} data-testid="mode-run" title="Run it in the sandbox; ! or /run at the start does the same" onClick={() => choose("run")}>
         ! Run
       </button>
+      {agent && (
+        <button type="button" class="chip" aria-pressed={mode === "ask"} data-testid="mode-ask" title={`Ask ${agent}; /ask or @${agent} does the same`} onClick={() => choose("ask")}>
+          @ Ask {agent}
+        </button>
+      )}
     </div>
   );
 }

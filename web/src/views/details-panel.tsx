@@ -2,15 +2,18 @@
 import type { ComponentChildren } from "preact";
 import { runningExecs } from "../model/room";
 import { elapsedInWords } from "../model/words";
+import { agentOf } from "../state/agent";
 import { me, skewMs } from "../state/app";
 import type { RoomSession } from "../state/room-session";
 import { drawer, now, tell } from "../state/ui";
 import type { Participant, Sandbox } from "../protocol";
 import { CloseDrawer } from "./rooms-panel";
+import { AgentSettings } from "./agent-settings";
 import { Face, StateMark, StatusDot, statusInWords } from "./face";
 
 export function DetailsPanel({ session }: { session: RoomSession }) {
   const room = session.state.value;
+  const agent = agentOf(session);
   const running = runningExecs(room);
   return (
     <aside id="details" tabIndex={-1} class={`panel right${drawer.value === "details" ? " open" : ""}`} aria-label="People and sandbox" data-testid="details-panel">
@@ -18,9 +21,10 @@ export function DetailsPanel({ session }: { session: RoomSession }) {
       <Section title="People">
         <ul class="people" data-testid="people">
           {sorted(room.participants).map((person) => (
-            <Person key={person.id} person={person} />
+            <Person key={person.id} person={person} approval={agent?.approval} />
           ))}
         </ul>
+        {agent && <AgentSettings session={session} agent={agent} />}
       </Section>
       <Section title="Sandbox">
         <SandboxState sandbox={room.sandbox} busy={running.length > 0} />
@@ -61,8 +65,17 @@ function sorted(people: readonly Participant[]): Participant[] {
   return [...people].sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name));
 }
 
-function Person({ person }: { person: Participant }) {
-  const words = person.id === me.value?.id ? "you" : person.kind !== "human" ? person.kind : person.role === "owner" ? "owner" : "";
+const ASKS: { readonly [approval: string]: string } = { auto: "runs commands", ask: "asks first", off: "only talks" };
+
+function wordsOf(person: Participant, approval: string | undefined): string {
+  if (person.id === me.value?.id) return "you";
+  if (person.kind === "agent") return ASKS[approval ?? ""] ?? "agent";
+  if (person.kind === "bot") return "bot";
+  return person.role === "owner" ? "owner" : "";
+}
+
+function Person({ person, approval }: { person: Participant; approval: string | undefined }) {
+  const words = wordsOf(person, approval);
   return (
     <li data-testid="person" data-name={person.name}>
       <Face person={person} />

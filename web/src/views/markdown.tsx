@@ -42,14 +42,37 @@ export function toHtml(text: string): string {
   return purifier.sanitize(marked.parse(text, { async: false }), ALLOWED);
 }
 
-export function Markdown({ text }: { text: string }) {
+/** `mention` is a name: where `@name` stands outside of code, it is set off. */
+export function Markdown({ text, mention }: { text: string; mention?: string | undefined }) {
   const html = useMemo(() => toHtml(text), [text]);
   const host = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     for (const block of host.current?.querySelectorAll("pre") ?? []) addCopyButton(block);
     for (const table of host.current?.querySelectorAll("table") ?? []) wrap(table);
+    if (mention && host.current) setOff(host.current, mention);
   }, [html]);
   return <div class="md" ref={host} dangerouslySetInnerHTML={{ __html: html }} />;
+}
+
+function setOff(host: HTMLElement, name: string): void {
+  const pattern = new RegExp(`(?<![\\w@./-])@${name.replace(/[^\w]/gu, "\\$&")}(?![\\w-])`, "giu");
+  const walker = document.createTreeWalker(host, NodeFilter.SHOW_TEXT, (node) =>
+    node.parentElement?.closest("code, a, button") ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT,
+  );
+  const found: Text[] = [];
+  while (walker.nextNode()) if ((walker.currentNode as Text).data.includes("@")) found.push(walker.currentNode as Text);
+  for (const node of found) {
+    const pieces: (string | Node)[] = [];
+    let from = 0;
+    for (const match of node.data.matchAll(pattern)) {
+      const mark = document.createElement("span");
+      mark.className = "mention";
+      mark.textContent = match[0];
+      pieces.push(node.data.slice(from, match.index), mark);
+      from = match.index + match[0].length;
+    }
+    if (pieces.length > 0) node.replaceWith(...pieces, node.data.slice(from));
+  }
 }
 
 function addCopyButton(block: HTMLElement): void {

@@ -24,9 +24,9 @@ export const MessageBody = memo(function MessageBody({ item, session }: Props) {
   return (
     <div class="body" data-testid="message" data-id={item.id} tabIndex={-1}>
       {item.replyTo && <Quote id={item.replyTo} session={session} />}
-      <Markdown text={item.text} />
+      <Markdown text={item.text} mention={session.agentName} />
       {item.edited && <small class="edited">edited</small>}
-      <Reactions item={item} session={session} />
+      <Reactions id={item.id} session={session} />
       <Tools item={item} session={session} onEdit={() => setEditing(true)} />
     </div>
   );
@@ -42,9 +42,9 @@ function Quote({ id, session }: { id: string; session: RoomSession }) {
   );
 }
 
-function Reactions({ item, session }: Props) {
+export function Reactions({ id, session }: { id: string; session: RoomSession }) {
   // Its own message's marks alone, so that other events of the room draw nothing here.
-  const marks = useComputed(() => session.state.value.reactions.get(item.id));
+  const marks = useComputed(() => session.state.value.reactions.get(id));
   const reactions = reactionsOf(marks.value);
   if (reactions.length === 0) return null;
   const people = session.state.peek().participants;
@@ -55,7 +55,7 @@ function Reactions({ item, session }: Props) {
       {reactions.map(({ emoji, who }) => {
         const mine = who.includes(me.value?.id ?? "");
         return (
-          <button key={emoji} class={`reaction${mine ? " on" : ""}`} aria-pressed={mine} title={names(who)} onClick={() => void session.react(item.id, emoji, !mine).catch(tell)}>
+          <button key={emoji} class={`reaction${mine ? " on" : ""}`} aria-pressed={mine} title={names(who)} onClick={() => void session.react(id, emoji, !mine).catch(tell)}>
             {emoji} {who.length}
           </button>
         );

@@ -13,7 +13,7 @@ export function OutgoingRow({ one, session }: { one: Outgoing; session: RoomSess
   };
   return (
     <div class={`pending${failed ? " failed" : ""}`} data-testid="outgoing" data-state={one.state}>
-      {one.mode === "run" ? <code class="line-cmd">{one.text}</code> : <Markdown text={one.text} />}
+      {one.mode === "run" ? <code class="line-cmd">{one.text}</code> : <Markdown text={one.mode === "ask" ? `@${session.agentName} ${one.text}` : one.text} mention={session.agentName} />}
       {failed ? (
         <div class="row">
           <p class="problem" role="alert">

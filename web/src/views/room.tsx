@@ -1,5 +1,6 @@
 /** A room's middle: header, conversation, who is typing, composer. */
 import { useComputed } from "@preact/signals";
+import { currentTurn, type Turn } from "../model/turns";
 import type { Problem, RoomSession } from "../state/room-session";
 import { rooms } from "../state/rooms";
 import { linkOf, onLink } from "../state/route";
@@ -86,6 +87,7 @@ function TypingLine({ session }: { session: RoomSession }) {
   const [one, two, ...more] = [...typing.values()].map((person) => <bdi>{person.name}</bdi>);
   return (
     <div class="typing">
+      <AgentNow session={session} />
       <span data-testid="typing">
         {one && !two && <>{one} is typing…</>}
         {two && more.length === 0 && (
@@ -100,6 +102,40 @@ function TypingLine({ session }: { session: RoomSession }) {
       </span>
     </div>
   );
+}
+
+const NOW: { readonly [status: string]: string } = {
+  thinking: "is thinking for",
+  approval: "waits for an answer, for",
+  running: "runs a command for",
+  retrying: "tries again, for",
+};
+
+/** What the agent does, when its turn may have scrolled away; and what a screen reader is told. */
+function AgentNow({ session }: { session: RoomSession }) {
+  const turn = useComputed(() => currentTurn(session.state.value.turns)).value;
+  return (
+    <>
+      {turn && (
+        <span class="agent-now" data-testid="agent-now">
+          {session.agentName} {NOW[turn.status] ?? "works for"} <bdi>{turn.by?.name ?? "someone"}</bdi>
+          <button class="link" data-testid="agent-show" onClick={() => show(turn)}>
+            {turn.status === "approval" ? "Answer it" : "Show"}
+          </button>
+        </span>
+      )}
+      <span class="sr" role="status" data-testid="agent-told">
+        {session.told.value}
+      </span>
+    </>
+  );
+}
+
+function show(turn: Turn): void {
+  const block = document.querySelector<HTMLElement>(`[data-turn="${CSS.escape(turn.id)}"]`);
+  const button = block?.querySelector<HTMLElement>("[data-testid=approval-allow]");
+  (button ?? block)?.scrollIntoView({ block: "center" });
+  (button ?? block)?.focus({ preventScroll: true });
 }
 
 const TITLES: { readonly [code: string]: string } = {

@@ -11,8 +11,11 @@ import { EmptyRoom } from "./empty-room";
 import { ExecCard } from "./exec-card";
 import { Face } from "./face";
 import { Icon } from "./icons";
+import { Markdown } from "./markdown";
 import { MessageBody } from "./message";
 import { OutgoingRow } from "./outgoing";
+import { TurnBlock } from "./turn";
+import { Waiting } from "./waiting";
 
 /** Closer to the end than this, in pixels, counts as at the end. */
 const AT_END_PX = 60;
@@ -39,6 +42,7 @@ export function Timeline({ session }: { session: RoomSession }) {
               <RowView key={row.key} row={row} item={row.kind === "item" ? row.item : undefined} head={row.kind === "item" && row.head} session={session} />
             ))}
           </div>
+          <Waiting session={session} />
           {outgoing.map((one) => (
             <OutgoingRow key={one.key} one={one} session={session} />
           ))}
@@ -100,7 +104,7 @@ function useScroll(session: RoomSession, items: readonly Item[], sending: number
     observer.observe(content.current!);
     return () => observer.disconnect();
   }, []);
-  const fresh = away ? items.filter((item) => item.offset > seen.current && item.by.id !== me.peek()?.id).length : 0;
+  const fresh = away ? items.filter((item) => item.offset > seen.current && item.by.id !== me.peek()?.id && !(item.kind === "exec" && item.started.turn)).length : 0;
   return { box, content, onScroll, toEnd, away, fresh };
 }
 
@@ -153,6 +157,33 @@ function dayInWords(ts: number): string {
   return dayOf(ts + 86_400_000) === today ? "Yesterday" : dayFormat.format(ts);
 }
 
+function Content({ item, session }: { item: Item; session: RoomSession }) {
+  switch (item.kind) {
+    case "message":
+      return <MessageBody item={item} session={session} />;
+    case "exec":
+      return <ExecCard item={item} session={session} />;
+    case "ask":
+      return (
+        <div data-testid="ask">
+          <Markdown text={asked(item.text, session.agentName)} mention={session.agentName} />
+        </div>
+      );
+    case "turn":
+      return <TurnBlock item={item} session={session} />;
+  }
+}
+
+/** A question reads as if it had been said: to the agent, by its name. */
+function asked(text: string, name: string): string {
+  return text.trimStart().toLowerCase().startsWith(`@${name.toLowerCase()}`) ? text : `@${name} ${text}`;
+}
+
+function Whom({ id, session }: { id: string; session: RoomSession }) {
+  const by = useComputed(() => session.state.value.turns.get(id)?.by).value;
+  return by ? <small class="whom">answering <bdi>{by.name}</bdi></small> : null;
+}
+
 interface RowProps {
   row: Row;
   item: Item | undefined;
@@ -163,7 +194,6 @@ interface RowProps {
 const RowView = memo(
   function RowView({ row, item, head, session }: RowProps) {
     if (row.kind === "day" || !item) return <div class="day">{row.kind === "day" && dayInWords(row.ts)}</div>;
-    const content = item.kind === "message" ? <MessageBody item={item} session={session} /> : <ExecCard item={item} session={session} />;
     const time = (
       <time dateTime={new Date(item.ts).toISOString()} title={fullFormat.format(item.ts)}>
         {(head ? timeFormat : shortFormat).format(item.ts)}
@@ -176,11 +206,11 @@ const RowView = memo(
           {head && (
             <div class="who">
               <bdi>{item.by.name}</bdi>
-              {item.by.kind !== "human" && <small class="tag">{item.by.kind}</small>}
+              {item.kind === "turn" ? <Whom id={item.id} session={session} /> : item.by.kind !== "human" && <small class="tag">{item.by.kind}</small>}
               {time}
             </div>
           )}
-          {content}
+          <Content item={item} session={session} />
         </div>
       </article>
     );
