@@ -7,11 +7,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sandbox import containers
-from sandbox.disk import Usage
 from sandbox.engine import Engine
 from sandbox.errors import (
     EngineError,
@@ -21,10 +20,10 @@ from sandbox.errors import (
 )
 from sandbox.frames import Frame, Output
 from sandbox.health import Fate, engine_lost, until_silent, what_became
-from sandbox.lease import Lease
 from sandbox.link import Link
+from sandbox.place import Place
 from sandbox.process import OutputSink, Process
-from sandbox.provision import Provider, set_limits
+from sandbox.provision import Provider, insist_on_limits
 from sandbox.spec import ExecSpec, SandboxRecord, SandboxSpec
 from sandbox.startup import is_needed, judge, startup
 
@@ -33,9 +32,6 @@ log = logging.getLogger(__name__)
 STOP_GRACE_S: Final = 1  # the runner's own TERM-then-exit takes half of it
 # How long a kill that needed more CPU may have it.
 RAISED_S: Final = 3.5
-# An engine under load may refuse or be late once; a second later it is not.
-LIMIT_TRIES: Final = 3
-LIMIT_AGAIN_S: Final = 1.0
 # How long after a kill the link may stay open; it closes within milliseconds.
 KILLED_S: Final = 1.0
 
@@ -53,25 +49,18 @@ class Shared:
     admit: Callable[["Instance"], None]  # raises SandboxLimit
 
 
-class Instance:
-    def __init__(self, shared: Shared, spec: SandboxSpec, *, status: str = "stopped") -> None:
-        self.spec = spec
-        self.status = status
-        self.lease = Lease(shared.clock, spec.sleep_after, keep_alive=spec.keep_alive)
-        self.saved_at: float | None = None  # of the files that are there and not in use
-        self.usage: Usage | None = None  # of those files on disk, once measured
+class Instance(Place):
+    def __init__(self, shared: Shared, spec: SandboxSpec) -> None:
+        super().__init__(spec, clock=shared.clock, changed=shared.changed)
         self._shared = shared
         self._engine = shared.engine
         self._lock = asyncio.Lock()
         self._starting: asyncio.Task[None] | None = None
         self._limits: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
-        self.destroyed = False
         self._link: Link | None = None
-        self._container: str | None = None
         self._processes: dict[str, Process] = {}
         self._dirty: set[Process] = set()
-        self.last_error: str | None = None
         self._startup: Process | None = None
         self._aborted: asyncio.Task[None] | None = None
         self._raised = False
@@ -82,33 +71,9 @@ class Instance:
         return containers.container_name(self._shared.owner, self.spec.id)
 
     @property
-    def active(self) -> bool:
-        return self.status in ("requested", "starting", "running", "stopping")
-
-    @property
     def busy(self) -> bool:
         """On its way somewhere, so that what the engine tells of it now may be old at once."""
         return self._lock.locked() or self.status in ("requested", "starting", "stopping")
-
-    def request(self) -> None:
-        """A start was admitted: from now on it counts as active."""
-        self.status, self.last_error = "requested", None
-
-    @property
-    def container(self) -> str | None:
-        return self._container
-
-    def record(self) -> SandboxRecord:
-        stop_at = self.lease.stop_at if self.status == "running" else None
-        return SandboxRecord(
-            id=self.spec.id,
-            status=self.status,
-            workspace_saved=self.saved_at is not None,
-            image=self.spec.image,
-            instance_type=self.spec.instance_type,
-            expected_stop_at=None if stop_at is None else round(stop_at * 1000),
-            last_error=self.last_error,
-        )
 
     async def meet(self, container: str) -> None:
         """A container of ours that an earlier server left, running: stopped, its files kept.
@@ -119,35 +84,7 @@ class Instance:
             await self._engine.kill(container)
             self.last_error = None
             self.adopt(container)
-            self._shared.changed(self.record())
-
-    def lost(self, message: str) -> None:
-        """Its container is gone."""
-        self._container = self.saved_at = self.usage = None
-        self.status, self.last_error = "stopped", message
-
-    def adopt(self, container: str) -> None:
-        """A container of ours that an earlier server left, stopped."""
-        self._container, self.status = container, "stopped"
-        self.saved_at = self.saved_at or self._shared.clock()
-
-    def respec(self, spec: SandboxSpec) -> None:
-        """What a later start asks for; image, network, profile and runtime stay as they are.
-
-        Of an active one only the lease changes, and only where it is asked for another.
-        """
-        if self.active:
-            self.spec = replace(self.spec, sleep_after=spec.sleep_after, keep_alive=spec.keep_alive)
-        else:
-            self.spec = replace(
-                spec,
-                image=self.spec.image,
-                network=self.spec.network,
-                profile=self.spec.profile,
-                runtime=self.spec.runtime,
-            )
-        if self.lease.change(spec.sleep_after, keep_alive=spec.keep_alive):
-            self._shared.changed(self.record())
+            self.tell()
 
     # --- commands -------------------------------------------------------------------------------
 
@@ -256,9 +193,9 @@ class Instance:
         except (SandboxError, asyncio.CancelledError):
             await self._kill_quietly(container)
             raise
-        self._container, self._raised = container, False
+        self._raised = False
         self._up(link)
-        self.last_error = self.saved_at = self.usage = None
+        self.up(container)
         self._limits = self._shared.spawn(self._settle_limits(link, container, cpus))
         await self._run_startup(container)
         self.lease.arm()
@@ -289,7 +226,8 @@ class Instance:
         found = await self._engine.inspect(container)
         if found is not None and found["State"].get("Running"):
             raise EngineError(500, "the engine did not stop the sandbox")
-        self.saved_at = None if found is None else self._shared.clock()
+        if found is not None:
+            self.saved()
 
     async def settled(self) -> None:
         """Returns once the limits of the last start are the type's own."""
@@ -298,26 +236,17 @@ class Instance:
 
     async def _settle_limits(self, link: Link, container: str, cpus: int) -> None:
         """From the start's CPU limit to the type's own; without its limits it may not run."""
-        for _ in range(LIMIT_TRIES):
-            if link is not self._link:
-                return
-            try:
-                await set_limits(self._engine, container, containers.limits(self.spec, cpus))
-            except SandboxError as error:
-                log.warning("sandbox %s: limits not set: %s", self.spec.id, error.message)
-                await asyncio.sleep(LIMIT_AGAIN_S)
-            else:
-                return
-        if link is self._link:
+        wanted = containers.limits(self.spec, cpus)
+        if not await insist_on_limits(self._engine, container, wanted, lambda: link is self._link):
             self.abandon("Its limits could not be set, so the sandbox was stopped.")
 
     # --- ends -----------------------------------------------------------------------------------
 
     def raise_cpu(self) -> None:
         """A kill takes too long: perhaps the runner has no CPU left to do it with."""
-        if not self._raised and self._link is not None and self._container is not None:
+        if not self._raised and self._link is not None and self.container is not None:
             self._raised = True
-            self._shared.spawn(self._raise_and_restore(self._link, self._container))
+            self._shared.spawn(self._raise_and_restore(self._link, self.container))
 
     async def _raise_and_restore(self, link: Link, container: str) -> None:
         with suppress(SandboxError):
@@ -330,9 +259,9 @@ class Instance:
 
     def abandon(self, message: str) -> None:
         """Kill the container now; its commands end with `message`."""
-        if self._link is not None and self._container is not None:
+        if self._link is not None and self.container is not None:
             self._stopping = message
-            self._shared.spawn(self._abandon(self._link, self._container))
+            self._shared.spawn(self._abandon(self._link, self.container))
 
     async def _abandon(self, link: Link, container: str) -> None:
         await self._kill_quietly(container)
@@ -375,21 +304,21 @@ class Instance:
 
     async def _settle_loss(self, processes: list[Process]) -> None:
         async with self._lock:  # a next start waits, and so can't be mistaken for this one
-            container = self._container or self.name
+            container = self.container or self.name
             fate = await what_became(self._engine, container)
             if fate.runs and not self._stopping and await self._resume(container, processes):
                 return
             if fate.runs:  # nobody could end what runs in it
                 await self._kill_quietly(container)
             if not fate.exists:
-                self._container = None
+                self.container = None
             self._settle(fate, processes)
 
     def _settle(self, fate: Fate, processes: list[Process]) -> None:
         _end(processes, fate.reason, self._stopping or fate.message)
         if self.status == "running":
-            safe = fate.exists and fate.status == "stopped"
-            self.saved_at = self._shared.clock() if safe else None
+            if fate.exists and fate.status == "stopped":
+                self.saved()
             self.last_error = fate.message if fate.status == "error" else None
             self.move(fate.status)
 
@@ -441,14 +370,14 @@ class Instance:
         """
         await self._abort_start(message)
         async with self._lock:
-            unsaved = self._container is not None and self.saved_at is None
+            unsaved = self.container is not None and self.saved_at is None
             if not (self._link or self.active or unsaved) or not still():
                 return
             self._stopping = message
             self.move("stopping")
             try:
-                if self._container is not None:
-                    await self._save(self._container, grace_s)
+                if self.container is not None:
+                    await self._save(self.container, grace_s)
             except SandboxError as failure:
                 self.last_error = f"Its files were not saved: {failure.message}"
                 self.move("error")
@@ -482,7 +411,7 @@ class Instance:
             self._stopping = "The sandbox was destroyed."
             self.move("stopping")
             try:
-                container = self._container or self.name
+                container = self.container or self.name
                 await self._engine.remove_with_volumes(container, containers.OWNER_LABEL)
                 if self.spec.profile == "strict":  # a volume outlives a container removed by others
                     await self._engine.remove_volume(self.name)
@@ -492,14 +421,9 @@ class Instance:
                 raise
             finally:
                 self.release(self._stopping)
-            self._container, self.destroyed, self.saved_at = None, True, None
+            self.container, self.destroyed, self.saved_at = None, True, None
             self.last_error = error
             self.move("stopped")
-
-    def move(self, status: str) -> None:
-        if status != self.status:
-            self.status = status
-            self._shared.changed(self.record())
 
 
 def _end(processes: list[Process], reason: str, message: str) -> None:

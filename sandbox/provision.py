@@ -4,20 +4,24 @@ And its limits, read back. What it looks like is `containers.py`'s, when it is w
 `instance.py`'s.
 """
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from sandbox import containers
 from sandbox.disk import can_limit
 from sandbox.engine import Engine
-from sandbox.errors import EngineError, ImageMissing, SandboxUnavailable
+from sandbox.errors import EngineError, ImageMissing, SandboxError, SandboxUnavailable
 from sandbox.link import Link
 from sandbox.pool import Pool
 from sandbox.spec import SandboxSpec
 
 log = logging.getLogger(__name__)
 
+# An engine under load may refuse or be late once; a second later it is not.
+LIMIT_TRIES: Final = 3
+LIMIT_AGAIN_S: Final = 1.0
 _NOT_FOUND: Final = 404
 _TAKEN: Final = 409
 
@@ -133,3 +137,20 @@ async def set_limits(engine: Engine, container: str, wanted: Mapping[str, int]) 
     for name, value in wanted.items():
         if found is not None and found["HostConfig"].get(name) != value:
             raise EngineError(500, f"the engine did not take {name}")
+
+
+async def insist_on_limits(
+    engine: Engine, container: str, wanted: Mapping[str, int], runs: Callable[[], bool]
+) -> bool:
+    """The same, tried again as long as it `runs`. False when they could not be set."""
+    for _ in range(LIMIT_TRIES):
+        if not runs():
+            return True
+        try:
+            await set_limits(engine, container, wanted)
+        except SandboxError as error:
+            log.warning("container %s: limits not set: %s", container[:12], error.message)
+            await asyncio.sleep(LIMIT_AGAIN_S)
+        else:
+            return True
+    return not runs()

@@ -48,7 +48,7 @@ class Registry:
         return self._instances.get(id)
 
     def make(self, spec: SandboxSpec) -> Instance:
-        instance = self._instances[spec.id] = Instance(self.shared, spec, status="stopped")
+        instance = self._instances[spec.id] = Instance(self.shared, spec)
         for holder in self._holds.get(spec.id, ()):
             instance.lease.hold(holder)
         return instance
