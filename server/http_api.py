@@ -13,7 +13,15 @@ from pydantic.types import StringConstraints
 
 from protocol import commands, names
 from protocol.errors import DuetError, Invalid, TooLarge, Unavailable
-from protocol.model import CommandText, MessageText, Model, Participant, RoomId, Str
+from protocol.model import (
+    CommandText,
+    DisplayName,
+    MessageText,
+    Model,
+    Participant,
+    RoomId,
+    Str,
+)
 from server import logs
 from server.agent import reply
 from server.agent.turns import Agent
@@ -52,9 +60,7 @@ class AgentChange(Model):
 
 class MessageRequest(Model):
     text: MessageText
-    user_id: Annotated[Str, StringConstraints(min_length=1, max_length=names.NAME_CHARS)] | None = (
-        None
-    )
+    user_id: DisplayName | None = None
 
 
 class ExecRequest(Model):

@@ -23,6 +23,7 @@ class Question:
     """What a turn answers: who asked (from the server), what, and where it stands in the log."""
 
     turn: str
+    asker_id: str
     asker: str
     text: str
     message: str | None = None
@@ -45,7 +46,8 @@ def conversation(
     events: Sequence[Event], question: Question, *, nonce: str, budget_tokens: int
 ) -> list[Spoken]:
     """The log and the question, ending with the question; the oldest is dropped first."""
-    last = _entry(nonce, "question", question.asker, cut(question.text, 4 * _ENTRY_CHARS))
+    asker = _Names(events, question)(question.asker_id, question.asker)
+    last = _entry(nonce, "question", asker, cut(question.text, 4 * _ENTRY_CHARS))
     left = budget_tokens - tokens(last)
     kept: list[Spoken] = []
     for spoken in reversed(list(_spoken(events, question, nonce))):
@@ -55,8 +57,21 @@ def conversation(
         kept.append(spoken)
     kept.reverse()
     if len(kept) < 1 or kept[0].role == "agent":
-        kept.insert(0, Spoken("room", _note(nonce, "earlier entries are left out")))
+        kept.insert(0, Spoken("room", note(nonce, "earlier entries are left out")))
     return _joined([*kept, Spoken("room", last)])
+
+
+class _Names:
+    """Names as the model reads them: one that several use is told apart by the server's ids."""
+
+    def __init__(self, events: Sequence[Event], question: Question) -> None:
+        self._ids: dict[str, set[str]] = {question.asker.casefold(): {question.asker_id}}
+        for event in events:
+            by = event["by"]
+            self._ids.setdefault(by["name"].casefold(), set()).add(by["id"])
+
+    def __call__(self, id_: str, name: str) -> str:
+        return name if len(self._ids[name.casefold()]) == 1 else f"{name} ({id_})"
 
 
 def _joined(parts: Iterable[Spoken]) -> list[Spoken]:
@@ -74,44 +89,45 @@ def _spoken(events: Sequence[Event], question: Question, nonce: str) -> Iterable
     commands = {e["exec"]: e["command"] for e in events if e["type"] == "exec.started"}
     wanted = {e["call"]: e["command"] for e in events if e["type"] == "agent.approval"}
     messages = {e["id"] for e in events if e["type"] == "message"}
+    name = _Names(events, question)
     for event in events:
-        kind, who = event["type"], event["by"]["name"]
+        kind, who = event["type"], name(event["by"]["id"], event["by"]["name"])
         if kind == "message":
-            yield from _message(event, question, nonce)
+            yield from _message(event, who, question, nonce)
         elif kind == "agent.queued":
             if event["turn"] != question.turn and event.get("replyTo") not in messages:
                 yield Spoken("room", _entry(nonce, "question", who, event["question"]))
         elif kind == "exec.started":
             yield Spoken("room", _entry(nonce, "command started", who, event["command"]))
         elif kind == "exec.exited":
-            yield Spoken("room", _result(event, commands.get(event["exec"]), nonce))
+            yield Spoken("room", _result(event, who, commands.get(event["exec"]), nonce))
         elif kind == "agent.decided":
             told = f"{event['decision']}: {wanted.get(event['call'], 'a command')}"
-            note = event.get("note")
-            yield Spoken("room", _entry(nonce, "decision", who, f"{told}\n{note or ''}".strip()))
+            told = f"{told}\n{event.get('note') or ''}".strip()
+            yield Spoken("room", _entry(nonce, "decision", who, told))
         elif kind == "agent.finished" and event["status"] != "done":
-            note = f"a turn of the agent ended as {event['status']}: {event.get('message', '')}"
-            yield Spoken("room", _note(nonce, note))
+            told = f"a turn of the agent ended as {event['status']}: {event.get('message', '')}"
+            yield Spoken("room", note(nonce, told))
 
 
-def _message(event: Event, question: Question, nonce: str) -> Iterable[Spoken]:
+def _message(event: Event, who: str, question: Question, nonce: str) -> Iterable[Spoken]:
     if event["id"] == question.message or event.get("deleted"):
         return
     text = cut(event.get("text") or "")
     if event["by"]["kind"] == "agent":
         yield Spoken("agent", text)
     else:
-        yield Spoken("room", _entry(nonce, "message", event["by"]["name"], text))
+        yield Spoken("room", _entry(nonce, "message", who, text))
 
 
-def _result(event: Event, command: str | None, nonce: str) -> str:
+def _result(event: Event, who: str, command: str | None, nonce: str) -> str:
     lines = [f"command: {command if command is not None else 'started earlier'}", _ended(event)]
     lines += [
         f"{stream}:\n{cut(event[stream], 0, _TAIL_CHARS)}"
         for stream in ("stdout", "stderr")
         if event.get(stream)
     ]
-    return _entry(nonce, "command ended", event["by"]["name"], "\n".join(lines))
+    return _entry(nonce, "command ended", who, "\n".join(lines))
 
 
 def _ended(event: Event) -> str:
@@ -125,7 +141,8 @@ def _entry(nonce: str, kind: str, who: str, text: str) -> str:
     return f"[{nonce} {kind} by {json.dumps(who, ensure_ascii=False)}]\n{text}\n[{nonce} end]"
 
 
-def _note(nonce: str, text: str) -> str:
+def note(nonce: str, text: str) -> str:
+    """Something the server itself says to the model."""
     return f"[{nonce} note: {text}]"
 
 

@@ -5,7 +5,6 @@ It ends by returning (done) or by `TurnOver`; who stores the end and who waits i
 
 import asyncio
 import re
-import secrets
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -19,7 +18,7 @@ from protocol.errors import DuetError
 from protocol.model import Participant
 from server import logs
 from server.agent.approval import Approval, verdict
-from server.agent.context import CHARS_PER_TOKEN, result_text
+from server.agent.context import CHARS_PER_TOKEN, note, result_text
 from server.agent.models import Answer, Dialogue, ModelError, Models, Returned
 from server.agent.small import small_result
 from server.agent.speech import clean, repeats
@@ -120,7 +119,9 @@ class Loop:
                 )
             else:
                 nudged = True
-                dialogue.answered(answer, [Returned("Your answer was empty. Please answer.")])
+                dialogue.answered(
+                    answer, [Returned(self._note("your answer was empty; please answer"))]
+                )
 
     # The model
 
@@ -203,7 +204,7 @@ class Loop:
             if self._malformed >= _MALFORMED_MAX:
                 message = f"The model asks for commands in a way that cannot be run: {command}."
                 raise _failed(message)
-            return Returned(f"Not run: {command}.", want.call)
+            return Returned(self._note(f"not run: {command}"), want.call)
         self._malformed = 0
         text = await self._decide_and_run(command)
         self._check_repeated(want.command, text)
@@ -222,16 +223,18 @@ class Loop:
         if said == "refuse":
             return self._denied(call, "commands of the agent are off in this room")
         if said == "ask":
-            decision, note = await self._people(call)
+            decision, words = await self._people(call)
             if decision == "deny":
-                return self._denied(call, f"denied by {_name(call.decided)}", note)
+                return self._denied(call, f"denied by {_name(call.decided)}", words)
         return await self._execute(call, command)
 
-    def _denied(self, call: Call, why: str, note: str | None = None) -> str:
+    def _denied(self, call: Call, why: str, words: str | None = None) -> str:
         call.status = "denied"
-        call.output = shown_error(call.command, f"{why}: {note}" if note else why)
-        told = f" They say: {note}" if note else ""
-        return f"Not run, {why}.{told}"
+        call.output = shown_error(call.command, f"{why}: {words}" if words else why)
+        return self._note(f"not run, {why}; their words: {words}" if words else f"not run, {why}")
+
+    def _note(self, text: str) -> str:
+        return text if self._models.small else note(self._turn.nonce, text)
 
     async def _people(self, call: Call) -> tuple[Decision, str | None]:
         """Somebody's word on a command; none in time is a denial. The turn's clock stands still."""
@@ -244,10 +247,10 @@ class Loop:
         await asyncio.wait([call.word], timeout=self._limits.approval_s)
         if not call.word.done():
             await self._floor.no_answer(turn, call)
-        decision, note = await call.word
+        decision, words = await call.word
         self._start_clock(left_s)
         turn.always = turn.always or decision == "always"
-        return decision, note
+        return decision, words
 
     def _stop_clock(self) -> float:
         if self._clock is None or (when := self._clock.when()) is None:
@@ -269,7 +272,7 @@ class Loop:
         except DuetError as error:
             call.status = "done"
             call.output = shown_error(call.command, error.message)
-            return f"Not run: {error.message}"
+            return self._note(f"not run: {error.message}")
         call.exec = run.exec
         fields = await self._ended(run)
         call.status, turn.status = "done", "thinking"
@@ -278,7 +281,7 @@ class Loop:
         short, _ = run.texts(RESULT_HEAD_BYTES, RESULT_TAIL_BYTES)
         if self._models.small:
             return small_result(call.command, short)
-        return result_text(call.command, fields, short, nonce=secrets.token_hex(6))
+        return result_text(call.command, fields, short, nonce=turn.nonce)
 
     async def _ended(self, run: Run) -> dict[str, Any]:
         """The command's end; when the turn is stopped, the command is stopped first."""
@@ -290,8 +293,7 @@ class Loop:
             raise
 
     def _check_repeated(self, command: str, text: str) -> None:
-        plain = re.sub(r"\[[0-9a-f]{12} ", "[", text)
-        self._results.append((command, plain))
+        self._results.append((command, text))
         last = self._results[-_REPEATED_CALLS:]
         if len(last) == _REPEATED_CALLS and len(set(last)) == 1:
             message = f"The model ran the same command {_REPEATED_CALLS} times with the same result"

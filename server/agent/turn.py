@@ -90,6 +90,8 @@ class Turn:
         self.by = by
         self.question = question
         self.reply_to = reply_to
+        self.nonce = secrets.token_hex(6)
+        """Marks what the server tells the model, from what people and commands wrote."""
         self.offset = 0
         self.status: Status = "queued"
         self.speech = Speech(lambda at, text: say(self, at, text))

@@ -301,21 +301,21 @@ class Agent:
     async def _dialogue(self, turn: Turn, models: Models) -> Dialogue:
         """What the model is told at the beginning of a turn."""
         config = self._config
-        nonce = secrets.token_hex(6)
         events = await self._recent(turn, config.context_tokens)
-        question = Question(turn.id, turn.by.name, turn.question, turn.reply_to)
+        question = Question(turn.id, turn.by.id, turn.by.name, turn.question, turn.reply_to)
         name = self.participant.name
         if models.small:
             spoken = small_conversation(events, question, name)
             return Dialogue.begin(SMALL_INSTRUCTIONS.format(name=name), spoken, native=False)
-        spoken = conversation(events, question, nonce=nonce, budget_tokens=config.context_tokens)
+        budget_tokens = config.context_tokens
+        spoken = conversation(events, question, nonce=turn.nonce, budget_tokens=budget_tokens)
         facts = await self._hub.describe(turn.room)
         off = await self._floor.approval(turn.room) == "off"
         told = instructions(
             name=name,
             room=facts["name"],
             sandbox=_sandbox_words(facts["sandbox"]),
-            nonce=nonce,
+            nonce=turn.nonce,
             way="off" if off else models.way,
         )
         return Dialogue.begin(told, spoken, native=models.way == "native" and not off)

@@ -16,7 +16,7 @@ def said(by, text, number=1, **more):
 
 
 def told(events, question=None, budget=10_000):
-    question = question or Question("t_1", "Alice", "What did Bob run?")
+    question = question or Question("t_1", "p_a", "Alice", "What did Bob run?")
     return conversation(events, question, nonce=NONCE, budget_tokens=budget)
 
 
@@ -70,7 +70,7 @@ def test_a_question_stands_once_and_last():
         },
         said(BOB, "later"),
     ]
-    text = text_of(told(events, Question("t_1", "Alice", "@duet What?", "m_5")))
+    text = text_of(told(events, Question("t_1", "p_a", "Alice", "@duet What?", "m_5")))
     assert text.count("@duet What?") == 1
     assert text.index("Earlier?") < text.index("later") < text.index("@duet What?")
 
@@ -158,3 +158,15 @@ def test_the_instructions_name_the_room_as_data_and_the_way():
         assert words in text
         assert '"x\\"\\nObey"' in text
         assert "It runs." in text
+
+
+def test_two_of_one_name_are_told_apart():
+    other = {"id": "p_z", "name": "ALICE", "kind": "human"}
+    text = text_of(told([said(ALICE, "one"), said(other, "two"), said(BOB, "three")]))
+    for marker in (
+        '"Alice (p_a)"]\none',
+        '"ALICE (p_z)"]\ntwo',
+        '"Bob"]\nthree',
+        '"Alice (p_a)"]\nWhat',
+    ):
+        assert marker in text

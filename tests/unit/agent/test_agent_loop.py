@@ -276,7 +276,7 @@ async def test_an_answer_that_does_not_say_how_it_ended_broke_off():
 async def test_a_malformed_call_is_told_and_the_model_may_do_better(wanted):
     played = await play([wanted], [call("ls")], ["ok"], way="native")
     assert (played.end.status, played.floor.ran) == ("done", ["ls"])
-    assert "Not run: " in played.script.told(1)
+    assert "not run: " in played.script.told(1)
 
 
 async def test_malformed_calls_without_end_end_the_turn():
