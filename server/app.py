@@ -14,6 +14,8 @@ from protocol.errors import DuetError, Unavailable
 from protocol.shapes import Limits
 from sandbox.errors import InvalidSpec, SandboxError
 from sandbox.manager import Manager, ManagerConfig
+from sandbox.pool import Kind
+from sandbox.spec import IMAGES
 from server import logs
 from server.agent.make import make_agent, open_models
 from server.agent.models import Models
@@ -75,6 +77,12 @@ class Server:
                 owner=folder.server_id(),
                 docker_host=settings.docker_host,
                 max_running=settings.max_sandboxes,
+                state_dir=folder.path / "sandboxes",
+                pool=settings.sandbox_pool,
+                pool_kinds=_pool_kinds(settings),
+                disk_bytes=settings.sandbox_disk_bytes,
+                saved_max_age_s=settings.saved_max_age_s,
+                saved_max_bytes=settings.saved_max_bytes,
             ),
             on_change=self.hub.sandbox_changed,
         )
@@ -236,6 +244,12 @@ async def _open_store(
         message = f"No Redis at {store.where}; start it, or unset DUET_REDIS_URL."
         raise StartupError(message) from error
     return store, valkey
+
+
+def _pool_kinds(settings: Settings) -> tuple[Kind, ...]:
+    """Spares as the settings' sandboxes are: what differs in these cannot be changed later."""
+    network = None if settings.sandbox_network == "bridge" else settings.sandbox_network
+    return tuple(Kind(image, network, settings.sandbox_runtime) for image in IMAGES)
 
 
 def _exec_config(settings: Settings, server: str) -> ExecConfig:

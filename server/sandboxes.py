@@ -47,6 +47,7 @@ class Sandboxes:
             instance_type=record.instance_type if record else self._settings.room_instance_type,
             network=self._settings.sandbox_network,
             runtime=self._settings.sandbox_runtime,
+            sleep_after=parse_sleep_after(self._settings.room_sleep_after),
         )
 
     async def start(self, wanted: SandboxStart, listener: Listener | None) -> dict[str, Any]:
@@ -63,17 +64,18 @@ class Sandboxes:
     def _spec(self, name: str, wanted: SandboxStart) -> SandboxSpec:
         """What was asked for; a room's sandbox is as the settings say where nothing was asked."""
         given = wanted.model_fields_set
-        image, kind = wanted.image, wanted.instance_type
+        image, kind, sleep_after = wanted.image, wanted.instance_type, wanted.sleep_after
         if name.startswith(ROOM_PREFIX):
             image = image if "image" in given else self._settings.room_image
             kind = kind if "instance_type" in given else self._settings.room_instance_type
+            sleep_after = sleep_after if "sleep_after" in given else self._settings.room_sleep_after
         return SandboxSpec(
             id=name,
             image=image,
             instance_type=kind,
             network=wanted.network or self._settings.sandbox_network,
             runtime=self._settings.sandbox_runtime,
-            sleep_after=parse_sleep_after(wanted.sleep_after),
+            sleep_after=parse_sleep_after(sleep_after),
             keep_alive=wanted.keep_alive,
             startup_command=wanted.startup_command,
             startup_timeout_ms=wanted.startup_timeout_ms,

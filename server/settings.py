@@ -51,6 +51,21 @@ class Settings(BaseSettings):
     sandbox_runtime: str | None = Field(
         None, description="OCI runtime of sandboxes, such as runsc; unset, the engine's default."
     )
+    room_sleep_after: str = Field(
+        "10m", description="Idle time after which a room's sandbox is saved and stopped."
+    )
+    sandbox_pool: int = Field(
+        1, ge=0, le=16, description="Containers per image that wait ready for new rooms."
+    )
+    sandbox_disk_bytes: int | None = Field(
+        10 * 1024 * MIB, ge=MIB, description="The most that a sandbox may write to its disk."
+    )
+    saved_max_age_s: float | None = Field(
+        30 * 24 * 3600.0, gt=0, description="Age at which a saved workspace is removed."
+    )
+    saved_max_bytes: int | None = Field(
+        50 * 1024 * MIB, ge=MIB, description="Size of all saved workspaces; the oldest go first."
+    )
     max_sandboxes: int = Field(200, ge=1, description="Sandboxes that may run at once.")
     max_running_execs: int = Field(
         128, ge=1, description="Commands that may run at once in a room."
