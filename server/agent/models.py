@@ -177,7 +177,7 @@ class Models:
     def _answer(self, response: "m.ModelResponse", dialogue: Dialogue) -> Answer:
         from pydantic_ai import messages as m  # noqa: PLC0415 - only with a model
 
-        if self._whole and response.finish_reason is None:
+        if self._whole and not _ended(response):
             raise ModelError("The model's answer broke off.")
         calls = [_called(part) for part in response.parts if isinstance(part, m.ToolCallPart)]
         usage = response.usage
@@ -189,6 +189,15 @@ class Models:
             refused=response.finish_reason == "content_filter",
             raw=_sendable(response, m),
         )
+
+
+def _ended(response: "m.ModelResponse") -> bool:
+    """Whether it was told that the answer is over: not every server says why, or what it cost.
+
+    The library takes a stream that just ends for a whole one.
+    """
+    reason = (response.provider_details or {}).get("finish_reason")
+    return reason is not None or response.usage.output_tokens > 0
 
 
 def _part_tokens(part: Any) -> int:

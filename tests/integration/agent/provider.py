@@ -8,9 +8,12 @@ from aiohttp import web
 
 
 class Provider:
-    """Answers in order: a list of deltas (texts, events to wait for, BREAK), or an HTTP status."""
+    """Answers in order: a list of deltas (texts, events to wait for, BREAK), or an HTTP status.
 
-    BREAK = object()
+    BREAK resets the connection, EOF just ends the stream.
+    """
+
+    BREAK, EOF = object(), object()
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -29,6 +32,9 @@ class Provider:
         for delta in answer:
             if delta is self.BREAK:
                 request.transport.abort()
+                return response
+            if delta is self.EOF:
+                await response.write_eof()
                 return response
             if isinstance(delta, asyncio.Event):
                 await delta.wait()

@@ -59,8 +59,9 @@ async def test_rate_limits_are_tried_again_and_a_refused_key_is_said(tmp_path):
         assert len(made.requests) == 4
 
 
-async def test_a_stream_that_breaks_off_keeps_its_words(tmp_path):
-    async with provider(["It is ", Provider.BREAK], ["Four."]) as made:
+@pytest.mark.parametrize("cut", [Provider.BREAK, Provider.EOF], ids=["reset", "eof"])
+async def test_a_stream_that_breaks_off_keeps_its_words(tmp_path, cut):
+    async with provider(["It is ", cut], ["Four."]) as made:
         with serving(tmp_path / "data", made) as server:
             async with two(server) as (room, alice, _bob):
                 end = await finished(alice, await ask(alice, room))

@@ -110,14 +110,12 @@ class Played:
         self.text = turn.speech.end()
 
 
-async def play(
-    *answers, way="tags", floor=None, limits=LIMITS, patterns=(), question="?", whole=False
-):
+async def play(*answers, way="tags", floor=None, limits=LIMITS, patterns=(), question="?"):
     """Run one turn of a scripted model to its end."""
     floor = floor or Floor()
     script = Script(*answers)
     turn = Turn("room", ALICE, question, None, lambda _t, at, text: floor.deltas.append((at, text)))
-    models = Models(FunctionModel(stream_function=script), way=way, whole=whole)
+    models = Models(FunctionModel(stream_function=script), way=way, whole=False)
     dialogue = Dialogue.begin("rules", [Spoken("room", question)], native=way == "native")
     try:
         end = await Loop(turn, floor, models, limits, compiled(patterns)).run(dialogue)
