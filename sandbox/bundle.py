@@ -9,7 +9,9 @@ _MODULES: Final = (
     "wire",
     "system",
     "tree",
+    "slots",
     "execs",
+    "stdio",
     "inputs",
     "main",
 )  # each imports only earlier ones

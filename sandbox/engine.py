@@ -101,6 +101,9 @@ class Engine:
             (404, 409), self.call("POST", f"containers/{container}/kill", params={"signal": signal})
         )
 
+    async def unpause(self, container: str) -> None:
+        await _unless((404, 409), self.call("POST", f"containers/{container}/unpause"))
+
     async def stop(self, container: str, grace_s: int, *, timeout_s: float = CALL_S) -> None:
         """TERM, then KILL after `grace_s`; answers when it is down. Idempotent as `kill`."""
         path = f"containers/{container}/stop"

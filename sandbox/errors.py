@@ -10,7 +10,8 @@ SandboxError
 │   └── SandboxLimit         as many sandboxes run as the settings allow
 ├── ImageBuildFailed     an image could not be built; the message has the end of its output
 ├── EngineError          the engine refused; carries its HTTP status
-└── LinkBroken           the runner's wire closed or said what a runner does not say
+├── LinkBroken           the runner's wire closed or said what a runner does not say
+└── Detached             the manager was closed while the command went on
 """
 
 from typing import ClassVar
@@ -79,4 +80,11 @@ class EngineError(SandboxError):
 
 class LinkBroken(SandboxError):
     code = "sandbox_terminated"
+    retryable = True
+
+
+class Detached(SandboxError):
+    """Not an end: whoever opens a manager of the same owner may adopt the command."""
+
+    code = "unavailable"
     retryable = True

@@ -18,20 +18,20 @@ from sandbox.errors import (
     SandboxError,
     SandboxUnavailable,
 )
-from sandbox.frames import Frame, Output
 from sandbox.health import Fate, engine_lost, until_silent, what_became
 from sandbox.link import Link
 from sandbox.place import Place
 from sandbox.process import OutputSink, Process
-from sandbox.provision import Provider, insist_on_limits
+from sandbox.provision import Provider
+from sandbox.roster import Child, Roster
 from sandbox.spec import ExecSpec, SandboxRecord, SandboxSpec
 from sandbox.startup import is_needed, judge, startup
+from sandbox.survivors import Survivor
+from sandbox.throttle import Throttle
 
 log = logging.getLogger(__name__)
 
 STOP_GRACE_S: Final = 1  # the runner's own TERM-then-exit takes half of it
-# How long a kill that needed more CPU may have it.
-RAISED_S: Final = 3.5
 # How long after a kill the link may stay open; it closes within milliseconds.
 KILLED_S: Final = 1.0
 
@@ -56,15 +56,16 @@ class Instance(Place):
         self._engine = shared.engine
         self._lock = asyncio.Lock()
         self._starting: asyncio.Task[None] | None = None
-        self._limits: asyncio.Task[None] | None = None
+        self._throttle: Throttle | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._link: Link | None = None
-        self._processes: dict[str, Process] = {}
-        self._dirty: set[Process] = set()
+        self._roster = Roster(spec.id, self.lease, shared.clock, self)
         self._startup: Process | None = None
         self._aborted: asyncio.Task[None] | None = None
-        self._raised = False
         self._stopping = ""
+
+    @property
+    def _link(self) -> Link | None:
+        return self._roster.link
 
     @property
     def name(self) -> str:
@@ -76,62 +77,52 @@ class Instance(Place):
         return self._lock.locked() or self.status in ("requested", "starting", "stopping")
 
     async def meet(self, container: str) -> None:
-        """A container of ours that an earlier server left, running: stopped, its files kept.
+        """Go on with a container that an earlier server left running, and with what runs in it.
 
-        Raises EngineUnavailable, EngineError.
+        One whose runner does not answer is killed; its files are kept. Raises EngineUnavailable,
+        EngineError: then nothing is known yet.
         """
         async with self._lock:
-            await self._engine.kill(container)
             self.last_error = None
-            self.adopt(container)
-            self.tell()
+            try:
+                link, found = await self._roster.meet(self._engine, container)
+            except LinkBroken as error:
+                log.warning("sandbox %s not met again: %s", self.spec.id, error.message)
+                await self._engine.kill(container)
+                self.adopt(container)
+                self.tell()
+                return
+            self._roster.survive(found)
+            self._up(container, link, found)
+            self._shared.spawn(self._roster.drop_unclaimed(link))
+            self.move("running")
+
+    def detach(self) -> None:
+        """Let go of it; container and commands go on, for a later server."""
+        for process in self._unlink():
+            process.detach()
 
     # --- commands -------------------------------------------------------------------------------
 
     async def execute(self, spec: ExecSpec, sink: OutputSink) -> Process:
         """Raises SandboxUnavailable."""
         await self.ensure_running()
-        process = Process(self, spec, sink, self._shared.clock)
-        if self._link is None:  # lost between the start and here
-            process.fail("sandbox_terminated", self._stopping or "The sandbox has just ended.")
-            return process
-        self._processes[spec.exec] = process
-        self.lease.hold(spec.exec)
-        process.launch()
-        return process
+        return self._roster.launch(spec, sink, self._stopping or "The sandbox has just ended.")
 
-    def send(self, fields: Mapping[str, Any]) -> None:
-        if self._link is not None:
-            self._link.send(fields)
+    async def adopt_exec(
+        self, exec_id: str, sink: OutputSink, have: Mapping[str, int]
+    ) -> Process | None:
+        """The surviving exec from `have` on; None where its runner does not know it."""
+        async with self._lock:  # a link that was lost may just be met again
+            return self._roster.adopt(exec_id, sink, have)
 
-    def dirty(self, process: Process) -> None:
-        """Send its grants and acknowledgements, joined with others of this turn of the loop."""
-        if not self._dirty:
-            asyncio.get_running_loop().call_soon(self._flow)
-        self._dirty.add(process)
+    async def children(self) -> list[Child]:
+        """What ended commands left in the background. Raises SandboxUnavailable."""
+        return await self._roster.children()
 
-    def _flow(self) -> None:
-        for process in self._dirty:
-            if not process.done:
-                self.send(process.flow_message())
-        self._dirty.clear()
-
-    def forget(self, process: Process) -> None:
-        self._processes.pop(process.exec, None)
-        self.lease.release(process.exec)
-        self.send({"t": "forget", "x": process.exec})
-
-    def _on_frame(self, frame: Frame) -> None:
-        if isinstance(frame, Output):
-            if process := self._processes.get(frame.exec):
-                process.on_output(frame)
-        elif process := self._processes.get(str(frame.fields.get("x", ""))):
-            try:
-                process.on_control(frame.fields)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise LinkBroken(f"a broken {frame.fields['t']}: {error!r}") from error
-        elif frame.fields["t"] == "fault":
-            log.warning("sandbox %s: runner: %s", self.spec.id, frame.fields.get("message"))
+    async def kill_children(self, exec_id: str) -> int:
+        """How many processes that was. Raises SandboxUnavailable."""
+        return await self._roster.kill_children(exec_id)
 
     # --- start ----------------------------------------------------------------------------------
 
@@ -184,19 +175,17 @@ class Instance(Place):
         container, link = await self._shared.provider.obtain(self.spec, cpus)
         try:
             if link is None:
-                link = Link(self._on_frame, self._on_closed)
+                link = self._roster.new_link()
                 await link.start(self._engine, container)
             else:
-                link.hand_over(self._on_frame, self._on_closed)
+                self._roster.own(link)
             if link.closed:
                 raise LinkBroken("The sandbox ended as soon as it was up.")
         except (SandboxError, asyncio.CancelledError):
             await self._kill_quietly(container)
             raise
-        self._raised = False
-        self._up(link)
-        self.up(container)
-        self._limits = self._shared.spawn(self._settle_limits(link, container, cpus))
+        self._roster.drop_survivors()
+        self._up(container, link)
         await self._run_startup(container)
         self.lease.arm()
         self.move("running")
@@ -205,11 +194,11 @@ class Instance(Place):
         """Raises StartupFailed; files are kept then."""
         if not is_needed(self.spec):
             return
-        process, tail = startup(self, self.spec, self._shared.clock)
-        self._processes[process.exec] = self._startup = process
-        process.launch()
+        spec, tail = startup(self.spec)
+        tail.process = self._startup = process = self._roster.launch(spec, tail, "It just ended.")
         try:
             judge(self.spec, await process.wait(), tail)
+            process.confirm()
         except SandboxError:
             self.release("The sandbox did not start.")
             await self._save(container, STOP_GRACE_S)
@@ -231,31 +220,14 @@ class Instance(Place):
 
     async def settled(self) -> None:
         """Returns once the limits of the last start are the type's own."""
-        if self._limits is not None:
-            await asyncio.wait({self._limits})
-
-    async def _settle_limits(self, link: Link, container: str, cpus: int) -> None:
-        """From the start's CPU limit to the type's own; without its limits it may not run."""
-        wanted = containers.limits(self.spec, cpus)
-        if not await insist_on_limits(self._engine, container, wanted, lambda: link is self._link):
-            self.abandon("Its limits could not be set, so the sandbox was stopped.")
+        if self._throttle is not None:
+            await self._throttle.settled()
 
     # --- ends -----------------------------------------------------------------------------------
 
     def raise_cpu(self) -> None:
-        """A kill takes too long: perhaps the runner has no CPU left to do it with."""
-        if not self._raised and self._link is not None and self.container is not None:
-            self._raised = True
-            self._shared.spawn(self._raise_and_restore(self._link, self.container))
-
-    async def _raise_and_restore(self, link: Link, container: str) -> None:
-        with suppress(SandboxError):
-            cpus = (await self._engine.info()).cpus
-            await self._engine.update(container, containers.limits(self.spec, cpus, starting=True))
-            await asyncio.sleep(RAISED_S)
-            self._raised = False
-            if link is self._link:
-                await self._settle_limits(link, container, cpus)
+        if self._throttle is not None:
+            self._throttle.up()
 
     def abandon(self, message: str) -> None:
         """Kill the container now; its commands end with `message`."""
@@ -274,7 +246,7 @@ class Instance(Place):
         with suppress(SandboxError):
             await self._engine.kill(container)
 
-    def _on_closed(self) -> None:
+    def on_closed(self) -> None:
         """The link is gone; what that means is for the engine to say, unless we stop it."""
         if self._link is not None and self._link.last_words:
             log.warning("sandbox %s: runner: %s", self.spec.id, self._link.last_words)
@@ -289,15 +261,13 @@ class Instance(Place):
 
     def _unlink(self) -> list[Process]:
         """Let go of the link, silently; what ran over it is the caller's to end."""
-        link, self._link = self._link, None
-        if link is not None:
-            link.close()
-        processes, self._processes = list(self._processes.values()), {}
-        return processes
+        if self._throttle is not None:
+            self._throttle.close()
+        return self._roster.unlink()
 
     async def _watch(self, link: Link) -> None:
         """End what runs over a link that is open and carries nothing."""
-        why = await until_silent(self._engine, link, lambda: bool(self._processes))
+        why = await until_silent(self._engine, link, lambda: bool(self._roster.processes))
         if link is self._link:
             processes = self._unlink()
             self._settle(engine_lost(why), processes)
@@ -315,6 +285,7 @@ class Instance(Place):
             self._settle(fate, processes)
 
     def _settle(self, fate: Fate, processes: list[Process]) -> None:
+        self._roster.drop_survivors()
         _end(processes, fate.reason, self._stopping or fate.message)
         if self.status == "running":
             if fate.exists and fate.status == "stopped":
@@ -324,35 +295,29 @@ class Instance(Place):
 
     async def _resume(self, container: str, processes: list[Process]) -> bool:
         """Meet a runner again whose link was cut while it ran on."""
-        link = Link(self._on_frame, self._on_closed)
-        self._processes = {process.exec: process for process in processes}
         try:
-            hello = await link.resume(
-                self._engine, container, {name: p.have() for name, p in self._processes.items()}
-            )
-            known = {row["x"] for row in hello["execs"]}
-            cpus = (await self._engine.info()).cpus
-        except (SandboxError, KeyError, TypeError) as error:
-            log.warning("sandbox %s not met again: %r", self.spec.id, error)
-            link.close()
-            self._processes = {}
+            link, found = await self._roster.meet(self._engine, container)
+        except SandboxError as error:
+            log.warning("sandbox %s not met again: %s", self.spec.id, error.message)
             return False
-        self._up(link)  # the cut may have come before the limits were set
-        self._limits = self._shared.spawn(self._settle_limits(link, container, cpus))
-        for process in list(self._processes.values()):
-            if process.exec not in known:  # it was lost on its way, so it has not run
-                process.launch()
-            process.resumed()
+        self._roster.processes.update({process.exec: process for process in processes})
+        self._up(container, link, found)
         return True
 
-    def _up(self, link: Link) -> None:
-        self._link = link
+    def _up(self, container: str, link: Link, found: Mapping[str, Survivor] | None = None) -> None:
+        """It runs, over a link that is new: what it has is gone on with, its limits are set."""
+        self.up(container)
+        self._roster.take_up(link, found or {})
+        self._throttle = Throttle(
+            self._engine, self._shared.spawn, self.spec, container, self.abandon
+        )
         if self._watching is not None:
             self._watching.cancel()
         self._watching = self._shared.spawn(self._watch(link))
 
     def release(self, message: str) -> None:
         """End what runs, without asking the engine."""
+        self._roster.drop_survivors()
         _end(self._unlink(), "sandbox_terminated", message)
 
     async def stop(

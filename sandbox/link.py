@@ -52,7 +52,7 @@ class Link:
             await engine.attach(container, self._attachment)
             await engine.start(container)
             self._attachment.write(b"%08d" % len(SOURCE) + SOURCE)
-            await self._greet({})
+            await self._greet()
         except BaseException:
             self.close()
             raise
@@ -63,24 +63,20 @@ class Link:
         """To another owner, while nothing runs over it."""
         self._on_frame, self._on_closed = on_frame, on_closed
 
-    async def resume(
-        self, engine: Engine, container: str, have: Mapping[str, Mapping[str, int]]
-    ) -> Mapping[str, Any]:
-        """Attach to a runner that is up, telling it what we have of each exec's streams.
+    async def resume(self, engine: Engine, container: str) -> Mapping[str, Any]:
+        """Attach to a runner that is up. Its hello, with the execs it has, none of them claimed.
 
-        Its hello, with what runs; frames that we lack follow. Raises as `start` does.
+        Raises as `start` does.
         """
         try:
             await engine.attach(container, self._attachment)
-            return await self._greet(have, RESUME_S)
+            return await self._greet(RESUME_S)
         except BaseException:
             self.close()
             raise
 
-    async def _greet(
-        self, have: Mapping[str, Mapping[str, int]], timeout_s: float = HELLO_S
-    ) -> Mapping[str, Any]:
-        self.send({"t": "hello", "have": have})
+    async def _greet(self, timeout_s: float = HELLO_S) -> Mapping[str, Any]:
+        self.send({"t": "hello"})
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._hello

@@ -30,6 +30,7 @@ from sandbox.provision import Provider
 from sandbox.reconcile import Reconciler
 from sandbox.records import Records
 from sandbox.registry import Registry
+from sandbox.roster import Child
 from sandbox.saved import SavedLimits
 from sandbox.spec import ExecSpec, SandboxRecord, SandboxSpec, SavedWorkspace, sandbox_id
 from sandbox.upkeep import Upkeep
@@ -117,16 +118,22 @@ class Manager:
         self._spawn(self._watch.run())
         self._spawn(self._pool.refill())
 
-    async def close(self) -> None:
-        """Stop what runs, within CLOSE_S; files are kept. Processes end as sandbox_terminated."""
+    async def close(self, *, keep: bool = True) -> None:
+        """Let go of what runs, for a later server to go on with: `Process.wait` raises Detached.
+
+        `keep` false stops it, within CLOSE_S; files are kept, processes end as sandbox_terminated.
+        """
         self._closed = True
+        if keep:
+            for instance in self._registry:
+                instance.detach()
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S - 1):
-                await asyncio.gather(
-                    self._pool.close(), *(self._stop_quietly(one) for one in self._registry)
-                )
-        for instance in self._registry:
-            instance.release(STOPPED_BY_SERVER)
+                stopped = () if keep else (self._stop_quietly(one) for one in self._registry)
+                await asyncio.gather(self._pool.close(), *stopped)
+        if not keep:
+            for instance in self._registry:
+                instance.release(STOPPED_BY_SERVER)
         for task in list(self._tasks):
             task.cancel()
         with suppress(TimeoutError):
@@ -150,9 +157,22 @@ class Manager:
         sink: OutputSink,
         have: Mapping[str, int],
     ) -> Process | None:
-        """The surviving exec, its output from `have` on; None where its runner is not known."""
-        del id, exec_id, sink, have  # a restart stops what ran, so nothing survives it
-        return None
+        """The exec that survived an earlier server, its output from `have` on.
+
+        `have` is how many bytes of each stream are stored. None where no runner knows it any more.
+        Raises SandboxUnavailable when that can't be found out.
+        """
+        await self._met()
+        instance = self._registry.get(sandbox_id(id))
+        return await instance.adopt_exec(exec_id, sink, have) if instance else None
+
+    async def children(self, id: str) -> list[Child]:  # noqa: A002
+        """What ended commands left running in it. Raises UnknownSandbox, SandboxUnavailable."""
+        return await self._known(id).children()
+
+    async def kill_children(self, id: str, exec_id: str) -> int:  # noqa: A002
+        """End what `exec_id` left running; how many processes that was. Raises as `children`."""
+        return await self._known(id).kill_children(exec_id)
 
     async def start(self, sandbox: SandboxSpec) -> SandboxRecord:
         """Its record, at once; changes tell how it goes on. Starting an active id starts nothing,

@@ -12,10 +12,11 @@ from binascii import b2a_base64
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from sandbox.errors import LinkBroken
+from sandbox.errors import Detached, LinkBroken
 from sandbox.frames import Output
 from sandbox.results import ExecResult, from_exit, lost
 from sandbox.spec import WORKDIR, ExecSpec, check_size, signal_number
+from sandbox.survivors import Survivor
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class Host(Protocol):
 
     def send(self, fields: Mapping[str, Any]) -> None: ...
     def dirty(self, process: "Process") -> None: ...
+    def ended(self, process: "Process") -> None: ...
     def forget(self, process: "Process") -> None: ...
     def raise_cpu(self) -> None: ...
     def abandon(self, message: str) -> None: ...
@@ -82,12 +84,47 @@ class Process:
         self._input_closed = False
         self._room = asyncio.Event()
         self._cancelled = False
+        self._started = False
+        self._forced: tuple[str, str] | None = None
+
+    @classmethod
+    def survived(
+        cls,
+        host: Host,
+        survivor: Survivor,
+        sink: OutputSink,
+        clock: Callable[[], float],
+        have: Mapping[str, int],
+    ) -> "Process":
+        """One that an earlier client began; `have` is how far each stream is stored."""
+        process = cls(host, survivor.spec(), sink, clock)
+        process._began -= survivor.age_ms / 1000
+        process._started = True
+        process._written = process._taken = survivor.written
+        process._input_closed = not survivor.takes_input
+        for name, flow in process._flows.items():
+            flow.received = min(have.get(name, 0), survivor.printed.get(name, 0))
+            flow.acked = flow.received
+            granted = survivor.granted.get(name, 0)
+            flow.granted = max(granted, flow.received + CREDIT_BYTES)
+        return process
 
     # --- what the owner does --------------------------------------------------------------------
 
     async def wait(self) -> ExecResult:
-        """The one result. Never raises for the engine; may be cancelled and awaited again."""
+        """The one result. Never raises for the engine; may be cancelled and awaited again.
+
+        Raises Detached when the manager is closed and leaves the command running.
+        """
         return await asyncio.shield(self._result)
+
+    def confirm(self) -> None:
+        """Its end and all its output are stored: the runner may forget them.
+
+        Until then a later server is given both. Does nothing while it runs.
+        """
+        if self.done:
+            self._host.forget(self)
 
     @property
     def done(self) -> bool:
@@ -179,12 +216,25 @@ class Process:
         """How far each stream came, for a runner that is met again."""
         return {name: flow.received for name, flow in self._flows.items()}
 
-    def resumed(self) -> None:
+    def claim(self) -> None:
+        """Hear of it over a link that is new, from where we are."""
+        self._host.send({"t": "claim", "x": self.exec, "have": self.have()})
+        self._host.send(self.flow_message())
+        left_s = self.spec.timeout_ms / 1000 - (self._clock() - self._began)
+        self._expect_kill(max(0.0, left_s) + SPAWN_S)
+
+    def resumed(self, *, known: bool) -> None:
         """The link is a new one: what was said on the old one may not have arrived.
 
         Input on its way then is lost, and not counted against the window any more.
         """
-        self._host.send(self.flow_message())
+        if known:
+            self.claim()
+        elif self._started:
+            self.fail("sandbox_terminated", "The sandbox does not know the command any more.")
+        else:  # it was lost on its way, so it has not run
+            self.launch()
+            self._host.send(self.flow_message())
         self._taken = self._written
         self._room.set()
         if self._cancelled:
@@ -213,6 +263,7 @@ class Process:
     def on_control(self, fields: Mapping[str, Any]) -> None:
         match fields["t"]:
             case "started":
+                self._started = True
                 self._disarm()
                 if not self._cancelled:
                     self._expect_kill(self.spec.timeout_ms / 1000 + GRACE_S)
@@ -242,14 +293,24 @@ class Process:
     def fail(self, reason: str, message: str) -> None:
         """End it with a result nobody saw; does nothing when it has ended."""
         ms = round((self._clock() - self._began) * 1000)
+        if self._forced is not None and reason == "sandbox_terminated":
+            reason, message = self._forced
         self._end(lost(reason, message, ms, self.have()))
+
+    def detach(self) -> None:
+        """Let go of it; it runs on. Does nothing when it has ended."""
+        self._disarm()
+        if not self._result.done():
+            self._result.set_exception(Detached("The server let go of it, and it runs on."))
+            self._result.exception()  # perhaps nobody waits
+            self._room.set()
 
     def _end(self, result: ExecResult) -> None:
         self._disarm()
         if not self._result.done():
             self._result.set_result(result)
             self._room.set()
-            self._host.forget(self)
+            self._host.ended(self)
 
     # --- a kill that is not confirmed -----------------------------------------------------------
 
@@ -262,6 +323,9 @@ class Process:
 
     def _give_up(self) -> None:
         log.warning("exec %s could not be ended; killing its sandbox", self.exec)
+        what = "It was cancelled" if self._cancelled else "It ran longer than it may"
+        reason = "cancelled" if self._cancelled else "timeout"
+        self._forced = (reason, f"{what}, and its sandbox had to be stopped to end it.")
         self._host.abandon("A command could not be ended, so the sandbox was stopped.")
 
     def _disarm(self) -> None:

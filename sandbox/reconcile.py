@@ -18,6 +18,7 @@ from sandbox.registry import NOT_MET, Registry
 log = logging.getLogger(__name__)
 
 _DOWN: Final = ("exited", "created", "dead")
+MEET_AT_ONCE: Final = 8  # each costs the engine an attachment and an update
 GONE: Final = "Its container was removed from outside, and its files with it."
 
 
@@ -29,6 +30,7 @@ class Reconciler:
         self._pool = pool
         self._warned: set[str] = set()
         self._turn = asyncio.Lock()
+        self._meeting = asyncio.Semaphore(MEET_AT_ONCE)
         self.settled = False  # once it was done in this life
 
     async def run(self) -> None:
@@ -88,7 +90,8 @@ class Reconciler:
             return
         runs = container["State"] not in _DOWN
         if runs:
-            await instance.meet(container["Id"])
+            async with self._meeting:
+                await instance.meet(container["Id"])
         elif instance.container is None or instance.saved_at is None:
             before = instance.record()
             if instance.last_error == NOT_MET:

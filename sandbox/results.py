@@ -14,12 +14,16 @@ from sandbox.spec import ExecSpec
 _RETRYABLE = frozenset({"timeout", "sandbox_terminated", "sandbox_unavailable"})
 # A spawn that fails for these says nothing about the command: the sandbox is out of something.
 _EXHAUSTED = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+LOW_MEMORY = "The sandbox ran out of memory while this ran, and the kernel killed something in it."
 _NOT_FOUND, _NOT_RUNNABLE = 127, 126  # as shells say it
 
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """How one run ended. `reason` None means it succeeded; `bytes` counts what was printed."""
+    """How one run ended. `reason` None means it succeeded; `bytes` counts what was printed.
+
+    `warnings` say, for people, what else happened in the sandbox meanwhile.
+    """
 
     reason: str | None
     message: str
@@ -28,6 +32,7 @@ class ExecResult:
     signal: str | None
     duration_ms: int
     bytes: Mapping[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -51,7 +56,8 @@ def from_exit(spec: ExecSpec, end: Mapping[str, Any]) -> ExecResult:
         return _unspawned(str(end["spawn"]), int(end["errno"]), ms, printed)
     code, name = end["code"], signal_name(end["sig"])
     reason, message = _judge(spec, end, code, name)
-    return ExecResult(reason, message, reason in _RETRYABLE, code, name, ms, printed)
+    warnings = (LOW_MEMORY,) if end.get("low") else ()
+    return ExecResult(reason, message, reason in _RETRYABLE, code, name, ms, printed, warnings)
 
 
 def _judge(

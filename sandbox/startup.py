@@ -4,11 +4,10 @@ It must exit 0 in time; otherwise the end of what it printed is told. The sandbo
 `instance.py`'s.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from sandbox.errors import StartupFailed
-from sandbox.process import CREDIT_BYTES, Host, Process
+from sandbox.process import CREDIT_BYTES, Process
 from sandbox.results import ExecResult
 from sandbox.spec import ExecSpec, SandboxSpec
 
@@ -36,14 +35,12 @@ class Tail:
         return self._kept.decode(errors="replace").strip()
 
 
-def startup(host: Host, spec: SandboxSpec, clock: Callable[[], float]) -> tuple[Process, Tail]:
-    """Its process, not launched yet, and where the output goes."""
-    tail = Tail()
+def startup(spec: SandboxSpec) -> tuple[ExecSpec, Tail]:
+    """What is to be run, and where the output goes."""
     wanted = ExecSpec(
         STARTUP_EXEC, command=spec.startup_command, timeout_ms=spec.startup_timeout_ms
     )
-    tail.process = Process(host, wanted, tail, clock)
-    return tail.process, tail
+    return wanted, Tail()
 
 
 def is_needed(spec: SandboxSpec) -> bool:

@@ -10,12 +10,12 @@ import select
 import signal
 import struct
 import time
-from collections import deque
-from typing import Any
 
 from sandbox.runner.execs import PTY, Exec, Kept, Stream
 from sandbox.runner.inputs import Inputs
 from sandbox.runner.loop import IN, Loop
+from sandbox.runner.slots import Slots
+from sandbox.runner.stdio import pipes, terminal
 from sandbox.runner.system import harden, oom_kills, readable_bytes, resize
 from sandbox.runner.tree import (
     SLOTS,
@@ -25,7 +25,6 @@ from sandbox.runner.tree import (
     send_signal,
     spawn_message,
     tagged,
-    tags,
     terminate_tree,
 )
 from sandbox.runner.wire import Message, Wire
@@ -45,9 +44,7 @@ class Runner:
         self.by_fd: dict[int, Stream] = {}
         self.execs: dict[str, Exec] = {}
         self.by_pid: dict[int, Exec] = {}
-        self.free = deque(SLOTS)
-        # Slots of commands that ended, perhaps not all that they started.
-        self.lingering: dict[int, str] = {}
+        self.slots = Slots()
         self.kept = Kept()
         self.stopping = False
         self.oom_told = 0
@@ -63,25 +60,36 @@ class Runner:
     # --- the client -----------------------------------------------------------------------------
 
     def on_hello(self, message: Message) -> None:
-        """Tell a new client what runs, and send again what it lacks. `have` acknowledges."""
-        have: dict[str, dict[str, int]] = message.get("have") or {}
-        rows = [
-            {"x": ex.id, "streams": {s.name: s.at for s in ex.streams}, "end": ex.end}
-            for ex in self.execs.values()
-        ]
-        self.wire.send({"t": "hello", "v": 1, "execs": rows})
+        """Tell a new client what there is; it hears of an exec once it has claimed it."""
+        del message
         for ex in self.execs.values():
-            for stream in ex.streams:
-                position = int(have.get(ex.id, {}).get(stream.name, 0))
-                lacking = self.kept.since(stream, position)
-                first = lacking[0][0] if lacking else stream.at
-                if first > position:
-                    gap = {"t": "gap", "x": ex.id, "st": stream.name, "at": first}
-                    self.wire.send(gap)
-                for at, data in lacking:
-                    self.wire.send_output(ex.id, stream.code, at, data)
-            if ex.end:
-                self.wire.send(ex.end)
+            ex.claimed = False
+        rows = [ex.row() for ex in self.execs.values()]
+        self.wire.send({"t": "hello", "v": 2, "execs": rows})
+
+    def do_claim(self, message: Message) -> None:
+        """Send again what the client lacks of it, then go on. `have` acknowledges."""
+        ex = self.execs.get(message["x"])
+        if not ex:
+            return
+        ex.claimed = True
+        for stream in ex.streams:
+            self.replay(stream, int(message["have"].get(stream.name, 0)))
+        if ex.end:
+            self.wire.send(ex.end)
+
+    def replay(self, stream: Stream, position: int) -> None:
+        lacking = self.kept.since(stream, position)
+        first = lacking[0][0] if lacking else stream.at
+        if first > position:
+            self.wire.send({"t": "gap", "x": stream.exec.id, "st": stream.name, "at": first})
+        for at, data in lacking:
+            self.wire.send_output(stream.exec.id, stream.code, at, data)
+        self.arm_waiting()
+
+    def tell(self, ex: Exec, message: Message) -> None:
+        if ex.claimed:
+            self.wire.send(message)
 
     def on_message(self, message: Message) -> None:
         getattr(self, "do_" + message["t"])(message)
@@ -95,6 +103,7 @@ class Runner:
             self.kept.acknowledge(stream, message["a"].get(stream.name, 0))
             stream.granted = max(stream.granted, message["g"].get(stream.name, 0))
             self.arm(stream)
+        self.arm_waiting()
 
     def do_forget(self, message: Message) -> None:
         ex = self.execs.get(message["x"])
@@ -102,6 +111,7 @@ class Runner:
             del self.execs[ex.id]
             for stream in ex.streams:
                 self.kept.drop(stream)
+            self.arm_waiting()
 
     # --- output ---------------------------------------------------------------------------------
 
@@ -111,9 +121,15 @@ class Runner:
         else:
             self.loop.watch(self.reads.fileno(), self.on_streams)
 
+    def arm_waiting(self) -> None:
+        """There is room again for what waited for it."""
+        waiting, self.kept.waiting = self.kept.waiting, set()
+        for stream in waiting:
+            self.arm(stream)
+
     def arm(self, stream: Stream) -> None:
         """Read from it exactly while somebody may have what it says, or nobody wants it."""
-        wanted = stream.fd >= 0 and (stream.dropping or stream.room() > 0)
+        wanted = stream.fd >= 0 and (stream.dropping or self.kept.room(stream) > 0)
         if wanted != stream.armed and stream.fd >= 0:
             stream.armed = wanted
             if wanted:
@@ -129,7 +145,7 @@ class Runner:
                 return
 
     def pull(self, stream: Stream) -> None:
-        room = CHUNK_BYTES if stream.dropping else min(CHUNK_BYTES, stream.room())
+        room = CHUNK_BYTES if stream.dropping else min(CHUNK_BYTES, self.kept.room(stream))
         try:
             data = os.read(stream.fd, room) if room > 0 else b""
         except BlockingIOError:
@@ -151,7 +167,8 @@ class Runner:
         data = data[: ex.left_bytes]
         ex.left_bytes -= len(data)
         if data:
-            self.wire.send_output(ex.id, stream.code, stream.at, data)
+            if ex.claimed:
+                self.wire.send_output(ex.id, stream.code, stream.at, data)
             self.kept.add(stream, data)
             stream.at += len(data)
         if over:
@@ -177,7 +194,9 @@ class Runner:
     def do_run(self, message: Message) -> None:
         if message["x"] in self.execs:
             return
-        ex = self.execs[message["x"]] = Exec(message["x"], self.take_slot(), message["limit"])
+        slot = self.slots.take(other.slot for other in self.by_pid.values())
+        ex = Exec(message["x"], slot, message["limit"], message["ms"])
+        self.execs[ex.id] = ex
         ex.oom_before = oom_kills()
         if not ex.slot:
             what = "it runs as many commands as it can"
@@ -202,9 +221,7 @@ class Runner:
         argv = message.get("argv") or ["/bin/bash", "-c", message["command"]]
         theirs: list[int] = []
         try:
-            actions = (
-                self.terminal(ex, message, theirs) if size else self.pipes(ex, message, theirs)
-            )
+            actions = terminal(ex, message, theirs) if size else pipes(ex, message, theirs)
             ex.pid = self.spawner.spawn(ex.slot, argv, env, cwd, actions)
         finally:
             for fd in theirs:
@@ -213,42 +230,6 @@ class Runner:
             os.set_blocking(stream.fd, False)
             self.by_fd[stream.fd] = stream
             self.arm(stream)
-
-    def pipes(self, ex: Exec, message: Message, theirs: list[int]) -> list[tuple[Any, ...]]:
-        actions: list[tuple[Any, ...]] = []
-        if message.get("stdin"):
-            end, ex.input_fd = os.pipe()
-            os.set_blocking(ex.input_fd, False)
-            theirs.append(end)
-            actions.append((os.POSIX_SPAWN_DUP2, end, 0))
-        else:
-            actions.append((os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0))
-        for code in (0, 1):
-            ours, end = os.pipe()
-            theirs.append(end)
-            ex.streams.append(Stream(ex, code, ours, message["credit"]))
-            actions.append((os.POSIX_SPAWN_DUP2, end, code + 1))
-        return actions
-
-    def terminal(self, ex: Exec, message: Message, theirs: list[int]) -> list[tuple[Any, ...]]:
-        ours, end = os.openpty()
-        theirs.append(end)
-        ex.streams.append(Stream(ex, PTY, ours, message["credit"]))
-        ex.input_fd = ours
-        resize(ours, *message["pty"])
-        # The first terminal that a session's leader opens controls it.
-        opened = (os.POSIX_SPAWN_OPEN, 0, os.ttyname(end), os.O_RDWR, 0)
-        return [opened, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
-
-    def take_slot(self) -> int:
-        """A tag that nothing carries; 0 when there is none."""
-        if not self.free:
-            used = {tag for _, tag in tags()} | {ex.slot for ex in self.by_pid.values()}
-            unused = [slot for slot in self.lingering if slot not in used]
-            for slot in unused:
-                del self.lingering[slot]
-            self.free.extend(unused)
-        return self.free.popleft() if self.free else 0
 
     def do_in(self, message: Message) -> None:
         if ex := self.execs.get(message["x"]):
@@ -272,9 +253,15 @@ class Runner:
         if ex and not ex.done:
             self.terminate(ex, "cancelled", message["grace"])
         else:  # it ended; what it left in the background has its tag
-            for slot, name in self.lingering.items():
-                if name == message["x"]:
-                    kill_tree(slot)
+            self.slots.kill_children(message["x"])
+
+    def do_children(self, message: Message) -> None:
+        rows = self.slots.children()
+        self.wire.send({"t": "answer", "i": message["i"], "rows": rows})
+
+    def do_kill_children(self, message: Message) -> None:
+        killed = self.slots.kill_children(message["x"])
+        self.wire.send({"t": "answer", "i": message["i"], "killed": killed})
 
     def terminate(self, ex: Exec, why: str, grace_s: float = GRACE_S) -> None:
         """TERM to all it started, KILL after the grace; the first reason given is the one told."""
@@ -299,7 +286,7 @@ class Runner:
             self.loop.after(TICK_S, self.tick, ex)
             return
         ex.gone = True
-        self.wire.send({"t": "killed", "x": ex.id})
+        self.tell(ex, {"t": "killed", "x": ex.id})
         self.settle(ex)
 
     def on_signal(self) -> None:
@@ -348,7 +335,7 @@ class Runner:
         """A background child may hold the terminal open for ever: then silence is the end."""
         stream = ex.streams[0]
         if stream.fd >= 0 and not ex.done:
-            if stream.at == before and stream.room() > 0:
+            if stream.at == before and self.kept.room(stream) > 0:
                 stream.left = 0
                 self.arm(stream)
                 self.settle(ex)
@@ -363,22 +350,25 @@ class Runner:
     def verdict(self, ex: Exec) -> Message:
         code = os.waitstatus_to_exitcode(ex.status or 0)
         killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL) and ex.why is None
-        count = oom_kills() if killed else 0
-        oom = count > max(ex.oom_before, self.oom_told)
+        count = oom_kills()
+        oom = killed and count > max(ex.oom_before, self.oom_told)
         self.oom_told = count if oom else self.oom_told
-        return {"code": code if code >= 0 else None, "sig": -code if code < 0 else None, "oom": oom}
+        low = count > ex.oom_before and not oom  # something died for memory while it ran
+        exited = {"code": code if code >= 0 else None, "sig": -code if code < 0 else None}
+        return {**exited, "oom": oom, "low": low}
 
     def finish(self, ex: Exec, verdict: Message) -> None:
         if ex.deadline:
             ex.deadline.cancel()
         if ex.slot:
-            self.lingering[ex.slot] = ex.id
+            self.slots.end(ex.slot, ex.id)
         self.inputs.close(ex)
         printed = {s.name: s.at for s in ex.streams}
         ms = round((time.monotonic() - ex.began) * 1000)
         ex.end = {"t": "exit", "x": ex.id, "why": ex.why, "ms": ms, "bytes": printed, **verdict}
-        self.wire.send(ex.end)
+        self.tell(ex, ex.end)
         for stream in ex.streams:
+            self.kept.end(stream)
             self.arm(stream)
         if len(self.execs) > len(SLOTS) + ENDED_KEPT:
             self.do_forget({"x": next(each.id for each in self.execs.values() if each.done)})

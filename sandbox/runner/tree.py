@@ -7,6 +7,7 @@ The tag is a slot number in the kernel's coredump_filter, which every descendant
 import errno
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -15,6 +16,7 @@ DEFAULT_FILTER = 0x33  # the kernel's own; every other value is a command's tag
 SLOTS = [n for n in range(1, 0x200) if n != DEFAULT_FILTER]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SCANS = 100  # a tree that still shows new processes then is killed as far as it is known
+COMMAND_BYTES = 200  # of a command line, to know it by
 _ALL_SIGNALS = [
     n for n in range(1, 65) if n not in (9, 19, 32, 33)
 ]  # 32 and 33 are the C library's
@@ -111,8 +113,21 @@ def terminate_tree(leader: int, slot: int) -> None:
     send_signal(os.killpg, leader, signal.SIGCONT)
 
 
-def kill_tree(slot: int) -> None:
-    """Stop until a scan finds nothing new, so that nothing forks away, then kill."""
+def describe(pid: int) -> dict[str, Any]:
+    """Its command line as far as it is short, and its start in ms since the epoch."""
+    command, ticks = b"", 0
+    with suppress(OSError, ValueError, IndexError):  # it may be gone by now
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            command = file.read(COMMAND_BYTES)
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            ticks = int(file.read().rpartition(b")")[2].split()[19])
+    text = command.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
+    up_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return {"pid": pid, "cmd": text, "at": round((time.time() - up_s) * 1000)}
+
+
+def kill_tree(slot: int) -> int:
+    """Stop until a scan finds nothing new, so that nothing forks away, then kill. How many."""
     known: set[int] = set()
     for _ in range(SCANS):
         new = tagged(slot) - known
@@ -123,6 +138,7 @@ def kill_tree(slot: int) -> None:
         known |= new
     for pid in known:
         send_signal(os.kill, pid, signal.SIGKILL)
+    return len(known)
 
 
 def send_signal(how: Callable[[int, int], None], pid: int, number: int) -> None:

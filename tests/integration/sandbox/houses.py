@@ -16,9 +16,9 @@ WINDOW_BYTES = 256 * 1024
 class Sink:
     """Keeps all output, grants and stores as it comes; `until` awaits something in it."""
 
-    def __init__(self, *, keep=True):
+    def __init__(self, *, keep=True, have=()):
         self.process, self.keep = None, keep
-        self.chunks, self.size, self.tail = [], {}, b""
+        self.chunks, self.size, self.tail = [], dict(have), b""
         self._news = asyncio.Event()
 
     def output(self, stream, at, data):
@@ -115,7 +115,7 @@ class Houses:
     async def clean_up(self):
         engine = self.managers[0].engine
         for manager in self.managers:
-            await manager.close()
+            await manager.close(keep=False)
         for found in await engine.list(f"{containers.OWNER_LABEL}={self.owner}"):
             await engine.remove(found["Id"])
         filters = json.dumps({"label": [f"{containers.OWNER_LABEL}={self.owner}"]})

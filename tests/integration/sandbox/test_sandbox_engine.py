@@ -20,7 +20,7 @@ async def proxy(houses, tmp_path):
     await made.open()
     yield made
     made.flow()
-    await asyncio.gather(*(manager.close() for manager in houses.managers))
+    await asyncio.gather(*(manager.close(keep=False) for manager in houses.managers))
     await made.stop()
     houses.managers.clear()
     await houses.manager()  # cleans up past the proxy
@@ -111,7 +111,7 @@ async def test_close_does_not_wait_for_an_engine_that_hangs(proxy, box):
     await sink.until(b"up")
     proxy.stall()
     began = time.monotonic()
-    await box.manager.close()
+    await box.manager.close(keep=False)
     assert time.monotonic() - began < 6.5
     result = await process.wait()
     assert result.reason in ("sandbox_terminated", "sandbox_unavailable")

@@ -17,7 +17,7 @@ EXIT = {
 
 class Host:
     def __init__(self):
-        self.sent, self.flows, self.forgotten, self.raised = [], [], [], 0
+        self.sent, self.flows, self.over, self.forgotten, self.raised = [], [], [], [], 0
         self.abandoned = asyncio.Event()
 
     def send(self, fields):
@@ -25,6 +25,9 @@ class Host:
 
     def dirty(self, process):
         self.flows.append(process.flow_message())
+
+    def ended(self, process):
+        self.over.append(process.exec)
 
     def forget(self, process):
         self.forgotten.append(process.exec)
@@ -105,6 +108,15 @@ async def test_one_result_and_the_first_counts(host):
     process.fail("sandbox_terminated", "too late")
     result = await process.wait()
     assert result.ok
+    assert (host.over, host.forgotten) == (["e1"], [])
+
+
+async def test_an_end_is_forgotten_only_once_it_is_stored(host):
+    process = make(host)
+    process.confirm()
+    assert host.forgotten == []
+    process.on_control(EXIT)
+    process.confirm()
     assert host.forgotten == ["e1"]
 
 
