@@ -19,7 +19,10 @@ async def main(wanted: list[str]) -> None:
     with duet() as server:
         measures: dict[str, Callable[[], Awaitable[Row | list[Row]]]] = {
             "warm": lambda: commands.warm(server),
-            "first": lambda: commands.first(server),
+            "first": commands.first,
+            "first-byte": lambda: commands.first_byte(server),
+            "at-once": lambda: commands.at_once(server),
+            "resume": lambda: commands.resume(server),
             "flood": commands.flood,
             "frozen": commands.frozen_viewer,
             "fan-out": lambda: rooms.fan_out(server),

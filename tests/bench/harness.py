@@ -165,6 +165,11 @@ class Client:
                 self.buffer += data
             del self.buffer[: at + len(needle)]
 
+    async def drain(self) -> None:
+        """Read and forget until cancelled or closed: a viewer that keeps up."""
+        while await self.reader.read(1 << 18):
+            pass
+
     async def run(self, room: str, command: str) -> float:
         """Run a command; seconds from the frame sent to its end received."""
         began = time.perf_counter()
