@@ -103,7 +103,9 @@ class Manager:
         self._reconciler = Reconciler(self.engine, config.owner, self._registry, self._pool)
         self._watch = DiskWatch(self.engine, provider, self._registry, config.disk_bytes)
         saved = SavedLimits(config.saved_max_age_s, config.saved_max_bytes)
-        self._upkeep = Upkeep(self._registry, self._reconciler, self._pool, saved, clock)
+        self._upkeep = Upkeep(
+            self._registry, self._reconciler, self._pool, saved, clock=clock, spawn=self._spawn
+        )
 
     async def open(self) -> None:
         """Settle what an earlier server left. Never fails for an absent engine: then it is

@@ -32,7 +32,8 @@ class Registry:
     ) -> None:
         self.records = records
         self.shared: Shared  # given by the manager, which the instances call back
-        self.doomed: dict[str, SandboxSpec] = {}
+        self.doomed: dict[str, SandboxSpec] = {}  # whose removal an earlier server had begun
+        self._dooming: set[str] = set()  # and those whose removal this one has begun
         self._max_running = max_running
         self._on_change = on_change
         self._clock = clock
@@ -59,6 +60,7 @@ class Registry:
             del self._instances[id]
             self._told.pop(id, None)
             self._moved.pop(id, None)
+        self._dooming.discard(id)
         self.doomed.pop(id, None)
         self.records.drop(id)
 
@@ -88,16 +90,22 @@ class Registry:
 
         Raises EngineUnavailable, EngineError.
         """
-        self.keep(instance, doomed=True)
+        self._dooming.add(instance.spec.id)
+        self.keep(instance)
         await self.records.flush()
         try:
             await instance.destroy(error=error, still=still)
         finally:
             if instance.destroyed:
                 self.forget(instance)
-            else:
-                self.keep(instance, doomed=still())
+            elif not still():
+                self._spare(instance)
             await self.records.flush()
+
+    def _spare(self, instance: Instance) -> None:
+        """It is wanted after all."""
+        self._dooming.discard(instance.spec.id)
+        self.keep(instance)
 
     # --- the limit ------------------------------------------------------------------------------
 
@@ -117,6 +125,7 @@ class Registry:
             self.admit(instance)
             instance = instance or self.make(spec)
             instance.request()
+            self._dooming.discard(spec.id)
         return instance
 
     # --- what holds leases open -----------------------------------------------------------------
@@ -144,7 +153,7 @@ class Registry:
         except Exception:  # the boundary to whoever listens; a sandbox must not stop half way
             log.exception("telling of sandbox %s failed", record.id)
 
-    def keep(self, instance: Instance, *, doomed: bool = False) -> None:
+    def keep(self, instance: Instance) -> None:
         self.records.put(
             Kept(
                 spec=instance.spec,
@@ -155,7 +164,7 @@ class Registry:
                 size_bytes=instance.usage.size_bytes if instance.usage else None,
                 size_exact=instance.usage is None or instance.usage.exact,
                 last_error=instance.last_error,
-                doomed=doomed,
+                doomed=instance.spec.id in self._dooming,
             )
         )
 

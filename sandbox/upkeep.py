@@ -5,9 +5,9 @@ Each second and each minute; what is done then is in the modules it calls.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from sandbox.errors import SandboxError
 from sandbox.instance import Instance
@@ -30,25 +30,30 @@ class Upkeep:
         reconciler: Reconciler,
         pool: Pool,
         saved: SavedLimits,
+        *,
         clock: Callable[[], float],
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._registry = registry
         self._reconciler = reconciler
         self._pool = pool
         self._saved = saved
         self._clock = clock
+        self._spawn = spawn
+        self._removing = asyncio.Lock()
         self._reconciled_at = clock()
 
     async def run(self) -> None:
-        """Until cancelled. What fails is told, and tried again a tick later."""
+        """Until cancelled. A round does not wait for an earlier one that is slow somewhere."""
         while True:
             await asyncio.sleep(TICK_S)
-            try:
-                await self.tick()
-            except SandboxError as error:
-                log.warning("upkeep of sandboxes: %s", error.message)
-            except Exception:  # the boundary of this task: leases must go on ending
-                log.exception("upkeep of sandboxes failed")
+            self._spawn(self._guarded())
+
+    async def _guarded(self) -> None:
+        try:
+            await self.tick()
+        except SandboxError as error:
+            log.warning("upkeep of sandboxes: %s", error.message)
 
     async def tick(self) -> None:
         """Raises EngineUnavailable, EngineError."""
@@ -58,7 +63,9 @@ class Upkeep:
                     group.create_task(self._sleep(instance))
         self._registry.tell_leases()
         await self._registry.records.flush()
-        await self._remove_saved()
+        if not self._removing.locked():
+            async with self._removing:
+                await self._remove_saved()
         if self._clock() - self._reconciled_at >= RECONCILE_S:
             self._reconciled_at = self._clock()
             await self._reconciler.run()

@@ -45,3 +45,30 @@ async def test_holes_are_not_counted(houses):
     await box.text("head -c 70M /dev/zero > data")
     await manager._watch.look(manager._known("one"))
     assert manager.get("one").status == "stopped"
+
+
+async def test_an_engine_that_cannot_limit_disks_makes_sandboxes_all_the_same(houses, monkeypatch):
+    """Whether quotas are on can't be asked; the engine says so when it makes a container."""
+    monkeypatch.setattr("sandbox.provision.can_limit", lambda *_: True)
+    manager = await houses.manager(disk_bytes=64 * MIB)
+    provider = manager._registry.shared.provider
+    assert await provider.limits_disk()
+    box = Box(manager, SandboxSpec("one", instance_type="standard-2"))
+    assert await box.text("echo works") == "works\n"
+    limited = (await box.inspect())["HostConfig"].get("StorageOpt")
+    assert (limited is not None) == await provider.limits_disk()
+
+
+async def test_an_engine_that_can_is_asked_to(houses, monkeypatch):
+    monkeypatch.setattr("sandbox.provision.can_limit", lambda *_: True)
+    manager = await houses.manager(disk_bytes=64 * MIB)
+    asked = []
+
+    async def create(name, config):
+        asked.append(config["HostConfig"].get("StorageOpt"))
+        return "0" * 64
+
+    monkeypatch.setattr(manager.engine, "create", create)
+    provider = manager._registry.shared.provider
+    assert await provider.create("name", {"HostConfig": {"NetworkMode": "none"}}) == "0" * 64
+    assert asked == [{"size": str(64 * MIB)}]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sandbox.errors import SandboxUnavailable
+from sandbox.errors import SandboxLimit, SandboxUnavailable
 from sandbox.manager import Manager, ManagerConfig
 from sandbox.spec import SandboxSpec
 from sandbox.startup import startup as process_of
@@ -247,3 +247,74 @@ async def test_a_sandbox_lost_during_its_startup_command(home, startups):
         with pytest.raises(SandboxUnavailable):
             await manager.ready("one")
     assert manager.get("one").status == "error"
+
+
+async def test_two_at_once_and_room_for_one(home):
+    manager = await home.manager(max_running=1)
+    results = await asyncio.gather(
+        *(manager.start(spec(name)) for name in ("one", "two")), return_exceptions=True
+    )
+    assert isinstance(results[1], SandboxLimit)
+    assert "as many as this server allows" in results[1].message
+    assert [record.id for record in manager.list()] == ["one"]
+    await manager.ready("one")
+    assert (await manager.kill("one")).status == "stopped"
+    await Box(manager, spec("two")).text("true")
+    with pytest.raises(SandboxLimit):  # resuming counts too
+        await Box(manager, spec("one")).run("true")
+    assert (manager.get("one").status, manager.get("one").workspace_saved) == ("stopped", True)
+    assert manager.get("two").status == "running"
+
+
+async def test_a_command_at_the_very_moment_it_goes_to_sleep(home):
+    manager = await home.manager()
+    box = Box(manager, spec(sleep_after=60))
+    for _ in range(3):
+        await box.text("echo once >> log")
+        home.clock.now += 60
+        tick = asyncio.ensure_future(manager.tick())
+        await asyncio.sleep(0)  # the stop has been asked for
+        assert await box.text("echo again >> log; tail -n 1 log") == "again\n"
+        await tick
+        assert manager.get("one").status == "running"
+    assert (await box.text("wc -l < log")).strip() == "6"
+
+
+async def test_kill_and_destroy_of_many_callers_are_one(home, monkeypatch):
+    manager = await home.manager()
+    box = Box(manager, spec())
+    await box.text("true")
+    asked = []
+    for name in ("stop", "remove_with_volumes"):
+        real = getattr(manager.engine, name)
+
+        async def counted(*words, name=name, real=real):
+            asked.append(name)
+            await real(*words)
+
+        monkeypatch.setattr(manager.engine, name, counted)
+    records = await asyncio.gather(*(manager.kill("one") for _ in range(5)))
+    assert {record.status for record in records} == {"stopped"}
+    impatient = asyncio.ensure_future(manager.destroy("one"))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    await asyncio.gather(*(manager.destroy("one") for _ in range(4)))
+    assert asked == ["stop", "remove_with_volumes"]
+    assert manager.list() == []
+    assert not list(home.folder.glob("*.json"))
+
+
+async def test_a_lease_that_ran_out_while_no_server_ran(home):
+    first = await home.manager()
+    await Box(first, spec(sleep_after=60)).text("echo kept > file")
+    home.clock.now += 6
+    await first.tick()
+    home.clock.now += 5
+    await first.tick()  # it is written down
+    kept = await first._registry.records.load()
+    assert (kept[0].idle_since, kept[0].held) == (home.clock.now - 11, False)
+    home.clock.now += 3600
+    later = await home.manager()
+    await later.tick()
+    assert later.get("one").status == "stopped"
+    assert await Box(later, spec()).text("cat file") == "kept\n"
