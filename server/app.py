@@ -42,7 +42,7 @@ from server.valkey import EmbeddedValkey
 log = logs.get("server")
 
 _SETTLE_S = 2.0
-"""What commands' ends get to reach the log after their sandboxes were stopped."""
+"""What ends that are just being told get to reach the log."""
 
 
 class Server:
@@ -150,9 +150,9 @@ class Server:
                 await self.execs.take_up(room, exec_id, running)
 
     async def drain(self) -> None:
-        """Clients get `bye`, commands end with their sandboxes, ends are stored."""
+        """Clients get `bye`; commands go on in their sandboxes, for the next life to take up."""
         await self.agent.close()
-        await asyncio.gather(self.gate.say_bye(), self.manager.close())
+        await asyncio.gather(self.gate.say_bye(), self.manager.close(keep=True))
         await self.tasks.settle(_SETTLE_S)
         await self.gate.close()
 

@@ -65,4 +65,6 @@ def result_fields(result: ExecResult) -> dict[str, Any]:
         fields["retryable"] = result.retryable
     if result.signal is not None:
         fields["signal"] = result.signal
+    if result.warnings:
+        fields["warnings"] = list(result.warnings)
     return fields

@@ -10,7 +10,7 @@ from protocol.codec import JSON
 from protocol.commands import Exec
 from protocol.errors import DuetError, LimitReached, UnknownExec, UnknownRoom
 from protocol.model import Participant, PtySize
-from sandbox.errors import SandboxError
+from sandbox.errors import Detached, SandboxError, SandboxUnavailable
 from sandbox.manager import Manager
 from sandbox.results import ExecResult
 from sandbox.spec import SandboxSpec
@@ -123,11 +123,41 @@ class Execs:
             raise UnknownExec("There is no such running command.")
         return run
 
-    async def cancel(self, run: Run) -> None:
-        """Ask for its end; `exec.exited` tells when it came. Idempotent."""
-        run.cancelled = True
-        if run.process is not None:
-            await run.process.cancel()
+    async def cancel(self, room_id: str, exec_id: str) -> None:
+        """Ask for the end of a command and all it started; `exec.exited` tells when it came.
+
+        Of one that has ended, what it left running is ended. Raises UnknownExec.
+        """
+        run = self._runs.get(exec_id)
+        if run is not None and not run.ended:
+            run.cancelled = True
+            if run.process is not None:
+                await run.process.cancel()
+        elif not await self._kill_children(room_id, exec_id) and run is None:
+            raise UnknownExec("There is no such running command.")
+
+    async def children(self, room_id: str) -> list[dict[str, Any]]:
+        """What ended commands left running in a room's sandbox."""
+        try:
+            found = await self._manager.children(self._sandbox_of(room_id).id)
+        except SandboxError:
+            return []
+        return [
+            {
+                "exec": f"{room_id}.{child.exec}",
+                "pid": child.pid,
+                "command": child.command,
+                "startedTs": child.started_ms,
+            }
+            for child in found
+        ]
+
+    async def _kill_children(self, room_id: str, exec_id: str) -> int:
+        try:
+            sandbox = self._sandbox_of(room_id).id
+            return await self._manager.kill_children(sandbox, short_id(exec_id))
+        except SandboxError:
+            return 0
 
     async def read(
         self, exec_id: str, stream: str, span: tuple[int, int]
@@ -159,35 +189,35 @@ class Execs:
             run.view = TerminalView(started["by"]["id"], size)
         ends = await self._execlog.stored_ends(room.id, exec_id)
         await run.restore(ends)
-        try:
-            sandbox = self._sandbox_of(room.id).id
-            process = await self._manager.adopt(sandbox, short_id(exec_id), run, ends)
-        except SandboxError as error:
-            log.warning("an exec could not be taken up", exec=exec_id, error=error.message)
-            process = None
+        self._begin(room, run)
+        run.started()
+        self._tasks.create_task(self._go_on(room, run, started, ends))
+
+    async def _go_on(
+        self, room: Room, run: Run, started: dict[str, Any], ends: Mapping[str, int]
+    ) -> None:
+        """Meet the command again, as soon as there is an engine to ask; then as any other."""
+        wait_s = _RETRY_MIN_S
+        sandbox = self._sandbox_of(room.id).id
+        while True:
+            try:
+                process = await self._manager.adopt(sandbox, short_id(run.exec), run, ends)
+            except SandboxUnavailable as error:
+                log.warning("a command is not met again yet", exec=run.exec, error=error.message)
+                await asyncio.sleep(wait_s)
+                wait_s = min(wait_s * 2, _RETRY_MAX_S)
+            else:
+                break
         if process is None:
-            await self._settle(room, run, started)
+            await self._live_and_end(room, started["by"], run, _unknown_end(started))
             return
         run.process = process
         run.settled.set()
-        self._begin(room, run)
-        run.started()
-        self._tasks.create_task(self._live_and_end(room, started["by"], run, process.wait()))
-
-    async def _settle(self, room: Room, run: Run, started: dict[str, Any]) -> None:
-        """Tell the end of an exec that its sandbox does not know any more. It is never ok."""
-        elapsed_ms = max(0, int(time.time() * 1000) - started["ts"])
-        result = ExecResult(
-            "sandbox_terminated",
-            "The server stopped while this ran, and its sandbox does not know it any more.",
-            retryable=True,
-            exit_code=None,
-            signal=None,
-            duration_ms=elapsed_ms,
-        )
-        run.started()
-        await self._append_exited(room.id, run.exec, started["by"], await run.finish(result))
-        await self._execlog.store_ends(room.id, run.exec, run.ends(), run.order)
+        if run.cancelled:
+            await process.cancel()
+        for stream in run.streams.values():
+            run.grant(stream)
+        await self._live_and_end(room, started["by"], run, process.wait())
 
     # One life
 
@@ -197,6 +227,9 @@ class Execs:
         try:
             fields = await live(run, work)
             await self._tell_end(room, run, by, fields)
+        except Detached:
+            log.info("a command goes on without this server", exec=run.exec)
+            run.let_go()
         finally:
             self._live.get(room.id, set()).discard(run.exec)
 
@@ -208,6 +241,8 @@ class Execs:
         while True:
             try:
                 await self._append_exited(room.id, run.exec, by, fields)
+                if run.process is not None:
+                    run.process.confirm()
                 if not run.streams:
                     await self._execlog.store_ends(room.id, run.exec, {}, run.order)
             except (UnknownRoom, UnknownExec):
@@ -244,3 +279,10 @@ class Execs:
         self._runs.pop(exec_id, None)
         room.execs.pop(exec_id, None)
         self._live.get(room.id, set()).discard(exec_id)
+
+
+async def _unknown_end(started: Mapping[str, Any]) -> ExecResult:
+    """The end of an exec that its sandbox does not know any more. It is never ok."""
+    elapsed_ms = max(0, int(time.time() * 1000) - started["ts"])
+    message = "The server stopped while this ran, and its sandbox does not know it any more."
+    return ExecResult("sandbox_terminated", message, True, None, None, elapsed_ms)  # noqa: FBT003

@@ -44,7 +44,7 @@ class Gate:
 
     async def open(self, app: web.Application) -> int:
         """Listen; returns the port. Raises StartupError where it is taken."""
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CLOSE_S)
         await self._runner.setup()
         host, port = self._settings.host, self._settings.port
         try:

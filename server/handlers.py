@@ -239,7 +239,11 @@ class Handlers:
         session.reply(command.ref, {"type": "ack"})
 
     async def _exec_cancel(self, session: Session, command: c.ExecCancel) -> None:
-        await self._hub.execs.cancel(self._run(session, command.exec))
+        if command.exec.startswith(MARK):
+            await self._hub.sandboxes.solo.cancel(command.exec)
+        else:
+            room = self._check_room(session, command.exec)["room"]
+            await self._hub.execs.cancel(room, command.exec)
         session.reply(command.ref, {"type": "ack"})
 
     async def _exec_read(self, session: Session, command: c.ExecRead) -> None:

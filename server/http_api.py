@@ -183,7 +183,10 @@ class _Api:
         return web.json_response(page)
 
     async def execs(self, request: web.Request) -> web.Response:
-        return web.json_response({"execs": await recent_execs(self._hub, _room(request))})
+        room_id = _room(request)
+        found = await recent_execs(self._hub, room_id)
+        children = await self._hub.execs.children(room_id)
+        return web.json_response({"execs": found, "children": children})
 
     async def message(self, request: web.Request) -> web.Response:
         said = await _body(request, MessageRequest)

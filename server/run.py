@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from protocol.errors import DuetError, UnknownExec
+from protocol.errors import DuetError, Unavailable, UnknownExec
 from sandbox.process import Process
 from sandbox.results import ExecResult
 from server import logs
@@ -125,6 +125,13 @@ class Run:
             raise UnknownExec("This command does not run any more.")
         return self.process
 
+    def let_go(self) -> None:
+        """The server stops and the command does not: who waits here for its end is told so."""
+        if not self.done.done():
+            message = "The server stops; the command goes on, and its end will be in the room."
+            self.done.set_exception(Unavailable(message, retry_after_ms=1000))
+            self.done.exception()  # retrieved: often nobody waits
+
     # What delivery tells
 
     def started(self) -> None:
@@ -138,7 +145,7 @@ class Run:
                     self._publish(stream, stream.joiner.add(piece.data))
                 else:
                     self._leave_hole(stream, piece)
-            self._grant(stream)
+            self.grant(stream)
         self._arm()
 
     def exited(self) -> None:
@@ -159,7 +166,7 @@ class Run:
         out.received += len(data)
         self._take(out, out.filter.feed(data) if stream == "pty" else data)
         if self._open.is_set():
-            self._grant(out)
+            self.grant(out)
             self._arm()
 
     def _take(self, out: StreamOut, data: bytes) -> None:
@@ -200,7 +207,8 @@ class Run:
         stream = self.streams[name] = StreamOut(self, name, writer)
         return stream
 
-    def _grant(self, stream: StreamOut) -> None:
+    def grant(self, stream: StreamOut) -> None:
+        """Let the sandbox send a round trip's worth beyond what was taken."""
         if self.process is not None:
             self.process.grant(stream.name, stream.received + CREDIT_BYTES)
 

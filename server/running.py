@@ -14,7 +14,7 @@ from typing import Any
 from protocol.commands import Exec
 from protocol.errors import UnknownExec
 from protocol.model import Participant
-from sandbox.errors import InvalidSpec, SandboxError
+from sandbox.errors import Detached, InvalidSpec, SandboxError
 from sandbox.manager import Manager
 from sandbox.results import ExecResult
 from sandbox.spec import WORKDIR, ExecSpec, SandboxSpec
@@ -112,6 +112,8 @@ async def result_of(
         if run.cancelled:
             await run.process.cancel()
         return await run.process.wait()
+    except Detached:
+        raise  # not an end: a later server goes on with it
     except InvalidSpec as error:
         return _failed("command_failed", error.message, began, retryable=False)
     except SandboxError as error:

@@ -12,6 +12,7 @@ from protocol.codec import JSON
 from protocol.commands import Exec
 from protocol.errors import KeyConflict, LimitReached, UnknownExec
 from protocol.model import Participant
+from sandbox.errors import Detached
 from sandbox.manager import Manager
 from sandbox.results import ExecResult
 from sandbox.spec import SandboxSpec
@@ -127,6 +128,13 @@ class SoloExecs:
             raise UnknownExec("There is no such running command.")
         return run
 
+    async def cancel(self, exec_id: str) -> None:
+        """As `Execs.cancel`."""
+        run = self.find(exec_id)
+        run.cancelled = True
+        if run.process is not None:
+            await run.process.cancel()
+
     def live(self, sandbox: str) -> int:
         """How many commands run in a sandbox."""
         return self._live.get(sandbox, 0)
@@ -173,8 +181,12 @@ class SoloExecs:
                 await self._execlog.store_ends(run.space, run.exec, {}, run.order)
             head = {"type": "exec.exited", "by": author(by), "exec": run.exec}
             audience.broadcast_end(run.sources, Outgoing({**head, **fields}))
+            if run.process is not None:
+                run.process.confirm()
             if not run.done.done():
                 run.done.set_result(fields)
+        except Detached:
+            run.let_go()
         finally:
             self._live[sandbox] -= 1
             asyncio.get_running_loop().call_later(_LINGER_S, self._runs.pop, run.exec, None)

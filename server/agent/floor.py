@@ -47,7 +47,7 @@ class RoomFloor:
         return run
 
     async def cancel(self, run: Run) -> None:
-        await self._hub.execs.cancel(run)
+        await self._hub.execs.cancel(run.space, run.exec)
 
     # People
 

@@ -12,6 +12,9 @@ from server.run import Run
 
 Status = Literal["queued", "thinking", "approval", "running", "retrying"]
 Decision = Literal["allow", "deny", "always"]
+VIEW_CHARS = 200
+"""Of a question, or of a command that is over, in `joined`: its frame holds 50 turns at most, and
+the whole stands in the log. A command that waits for a word is always shown whole."""
 OUTPUT_CHARS = 500
 """Of a command's output in an HTTP reply, as the contract says."""
 
@@ -47,7 +50,9 @@ class Call:
     """As an HTTP reply shows it, once it is known."""
 
     def view(self) -> dict[str, Any]:
-        fields = {"call": self.call, "command": self.command, "status": self.status}
+        over = self.status in ("done", "denied")
+        command = shortened(self.command) if over else self.command
+        fields = {"call": self.call, "command": command, "status": self.status}
         more = {"exec": self.exec, "expiresTs": self.expires_ts}
         return fields | {name: value for name, value in more.items() if value is not None}
 
@@ -112,7 +117,7 @@ class Turn:
         found = {
             "turn": self.id,
             "by": {"id": self.by.id, "name": self.by.name, "kind": self.by.kind},
-            "question": self.question,
+            "question": shortened(self.question),
             "status": self.status,
             "text": self.speech.text,
             "calls": [call.view() for call in self.calls],
@@ -129,6 +134,10 @@ class Turn:
             words = self.end.message
         outputs = [call.output for call in self.calls if call.output is not None]
         return "\n\n".join([words, *outputs])
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= VIEW_CHARS else f"{text[:VIEW_CHARS]}…"
 
 
 def shown_output(command: str, fields: dict[str, Any], texts: dict[str, str]) -> str:
