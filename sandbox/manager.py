@@ -126,8 +126,9 @@ class Manager:
         `keep` false stops it, within CLOSE_S; files are kept, processes end as sandbox_terminated.
         """
         self._closed = True
-        if keep:
-            for instance in self._registry:
+        for instance in self._registry:
+            self._registry.keep(instance)
+            if keep:
                 instance.detach()
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S - 1):

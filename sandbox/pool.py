@@ -168,6 +168,8 @@ class Pool:
         spares = [spare for each in self._spares.values() for spare in each]
         self._spares.clear()
         await asyncio.gather(*(self._discard(spare) for spare in spares))
+        async with self._filling:  # one that is being made sees that it is not wanted
+            pass
 
 
 def _ignore(frame: Frame) -> None:

@@ -16,7 +16,8 @@ from sandbox.spec import SandboxRecord, SandboxSpec, SavedWorkspace
 
 log = logging.getLogger(__name__)
 
-# A lease that moves with every command is told, and written down, only when it has come to rest.
+# A lease that moves with every command is told when it has come to rest, and written down, for a
+# server that is killed, as often meanwhile.
 REST_S: Final = 5.0
 NOT_MET: Final = "The server was restarted and has not met this sandbox again yet."
 
@@ -41,6 +42,7 @@ class Registry:
         self._holds: defaultdict[str, set[str]] = defaultdict(set)
         self._told: dict[str, int | None] = {}
         self._moved: dict[str, tuple[int | None, float]] = {}
+        self._written: dict[str, tuple[int | None, float]] = {}
 
     def __iter__(self) -> Iterator[Instance]:
         return iter(list(self._instances.values()))
@@ -60,6 +62,7 @@ class Registry:
             del self._instances[id]
             self._told.pop(id, None)
             self._moved.pop(id, None)
+            self._written.pop(id, None)
         self._dooming.discard(id)
         self.doomed.pop(id, None)
         self.records.drop(id)
@@ -154,6 +157,8 @@ class Registry:
             log.exception("telling of sandbox %s failed", record.id)
 
     def keep(self, instance: Instance) -> None:
+        stop_at = instance.record().expected_stop_at
+        self._written[instance.spec.id] = (stop_at, self._clock())
         self.records.put(
             Kept(
                 spec=instance.spec,
@@ -181,6 +186,9 @@ class Registry:
             elif now - self._moved[id][1] >= REST_S:
                 del self._moved[id]
                 self.changed(record)
+            written, at = self._written.get(id, (None, 0.0))
+            if instance.status == "running" and written != stop_at and now - at >= REST_S:
+                self.keep(instance)
 
     async def load(self) -> None:
         """What earlier servers knew; whether it still holds is for the engine to say."""

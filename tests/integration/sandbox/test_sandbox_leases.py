@@ -318,3 +318,38 @@ async def test_a_lease_that_ran_out_while_no_server_ran(home):
     await later.tick()
     assert later.get("one").status == "stopped"
     assert await Box(later, spec()).text("cat file") == "kept\n"
+
+
+async def test_a_busy_one_s_lease_is_written_down_all_the_while(home):
+    manager = await home.manager()
+    box = Box(manager, spec(sleep_after=600))
+    for _ in range(4):
+        await box.text("true")
+        home.clock.now += 3
+        await manager.tick()
+    [kept] = await manager._registry.records.load()
+    assert kept.idle_since >= home.clock.now - 9
+    changes = len(home.houses.changes)
+    process, sink = await box.begin("echo up; read line", stdin=True)
+    await sink.until(b"up")
+    home.clock.now += 6
+    await manager.tick()
+    [kept] = await manager._registry.records.load()
+    assert kept.held
+    assert len(home.houses.changes) == changes
+    await process.write(b"", eof=True)
+    await process.wait()
+
+
+async def test_closing_writes_down_when_it_was_last_used(home):
+    manager = await home.manager()
+    await Box(manager, spec(sleep_after=600)).text("true")
+    home.clock.now += 3
+    await Box(manager, spec()).text("true")
+    await manager.close()
+    later = await home.manager()
+    record = later.get("one")
+    assert (record.status, record.expected_stop_at) == (
+        "running",
+        round((home.clock.now + 600) * 1000),
+    )

@@ -157,14 +157,15 @@ async def test_a_workspace_that_could_not_be_saved_is_told_and_kept(make, monkey
     assert await box.text("cat file") == "mine\n"
 
 
-async def test_a_container_removed_from_outside_is_not_called_saved(houses, make):
+async def test_a_container_removed_from_outside_is_not_called_saved(houses, make, clock):
     manager = await make()
     box = Box(manager, spec())
     await box.text("true")
     await manager.kill("one")
     assert manager.get("one").workspace_saved
     await box.docker("rm")
-    await manager.reconcile()
+    clock.now += 60
+    await manager.tick()
     record = manager.get("one")
     assert (record.status, record.workspace_saved) == ("stopped", False)
     assert "removed from outside" in record.last_error
