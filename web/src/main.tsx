@@ -5,6 +5,7 @@ import "./styles/timeline.css";
 import "./styles/exec.css";
 import "./styles/composer.css";
 import "./styles/agent.css";
+import "./styles/terminal.css";
 import "./styles/narrow.css";
 import { start } from "./state/app";
 import { watchRooms } from "./state/rooms";

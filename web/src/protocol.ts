@@ -25,6 +25,7 @@ export type {
   Page,
   Participant,
   Position,
+  PtySize,
   Sandbox,
   ServerFrame,
   Welcome,

@@ -151,8 +151,12 @@ export function applyDelta(turns: Turns, frame: Pick<AgentDelta, "turn" | "at" |
     if (end <= turn.have) return turn;
     const hole = frame.at > turn.have;
     const fresh = hole ? `…${frame.text}` : points.slice(turn.have - frame.at).join("");
+    const text = turn.text + fresh;
+    // Words that come while a command waits for its answer were said before it: no model goes on then.
+    const late = (one: Wanted): boolean => one.at === turn.text.length && !turn.decided.has(one.call);
+    const wanted = turn.wanted.map((one) => (late(one) ? { ...one, at: text.length } : one));
     const status = turn.status === "queued" || turn.status === "retrying" ? "thinking" : turn.status;
-    return { ...turn, text: turn.text + fresh, have: end, holes: turn.holes || hole, status, retry: undefined };
+    return { ...turn, text, wanted, have: end, holes: turn.holes || hole, status, retry: undefined };
   });
 }
 

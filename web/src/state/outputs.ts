@@ -1,9 +1,10 @@
 /** The output of each command on the page: frames in, rows for the view out. */
-import { signal, type Signal } from "@preact/signals";
+import { signal } from "@preact/signals";
 import { Assembly, excerpt, type Piece } from "../model/output";
 import type { ExecExited, ExecGap, ExecOutput } from "../protocol";
 import type { Row } from "../term/kept";
 import { Screen } from "../term/screen";
+import { redraw } from "./redraw";
 
 /** How a stored range of output is fetched: frames in the order they came. */
 export type Reader = (exec: string, streams: readonly string[]) => Promise<(ExecOutput | ExecGap)[]>;
@@ -12,28 +13,11 @@ export type Reader = (exec: string, streams: readonly string[]) => Promise<(Exec
  * frame, a flood costs no more than this often. */
 const REDRAW_EVERY_MS = 60;
 
-function redraw(version: Signal<number>): () => void {
-  let asked = false;
-  let lastTs = 0;
-  const draw = (): void => {
-    asked = false;
-    lastTs = performance.now();
-    version.value += 1;
-  };
-  return () => {
-    if (asked) return;
-    asked = true;
-    const wait = REDRAW_EVERY_MS - (performance.now() - lastTs);
-    if (wait <= 0) requestAnimationFrame(draw);
-    else setTimeout(() => requestAnimationFrame(draw), wait);
-  };
-}
-
 export class CommandOutput {
   readonly version = signal(0);
   readonly loading = signal(false);
   readonly problem = signal<string | undefined>(undefined);
-  #changed = redraw(this.version);
+  #changed = redraw(this.version, REDRAW_EVERY_MS);
   #assembly = new Assembly();
   #screen: Screen | undefined;
   #backlog: (ExecOutput | ExecGap)[] | undefined;

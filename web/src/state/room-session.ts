@@ -5,9 +5,10 @@ import { LOST, RequestError } from "../net/connection";
 import { backoff } from "../net/reconnector";
 import type { Mode } from "../model/composer";
 import * as model from "../model/room";
-import { isPersisted, type Ack, type ExecGap, type ExecOutput, type Joined, type Page, type Participant, type ServerFrame } from "../protocol";
+import { isPersisted, type Ack, type ExecExited, type ExecGap, type ExecOutput, type Joined, type Page, type Participant, type ServerFrame } from "../protocol";
 import { inOrder, Outputs, type Reader } from "./outputs";
 import { toldOf } from "../model/told";
+import { SharedTerminal } from "./terminals";
 import { change, settle, without, type Outgoing, type OutgoingList } from "./outgoing";
 
 /** A page of history per request. */
@@ -20,6 +21,8 @@ const SLOWED_TRIES = 3;
 const PASSING_MS = 5000;
 /** Bytes asked for at once when output is read back. */
 const READ_BYTES = 256 * 1024;
+/** What a terminal runs. */
+const SHELL = "bash -l";
 /** A room that says "rejoin" gets this long to recover. */
 const REJOIN_AFTER_MS = 1000;
 
@@ -39,6 +42,9 @@ export class RoomSession {
   /** Who came or went just now, in words; it goes by itself. */
   readonly passing = signal<string | undefined>(undefined);
   readonly outputs = new Outputs();
+  /** The terminal that is looked at: being started, or an exec. */
+  readonly terminal = signal<"new" | { exec: string } | undefined>(undefined);
+  #terminals = new Map<string, SharedTerminal>();
   /** What a screen reader is told of the agent: whole sentences, never words as they come. */
   readonly told = signal("");
   #passingEnds: ReturnType<typeof setTimeout> | undefined;
@@ -108,7 +114,7 @@ export class RoomSession {
     switch (frame.type) {
       case "exec.output":
       case "exec.gap":
-        return this.outputs.feed(frame);
+        return frame.stream === "pty" ? this.terminalOf(frame.exec)?.feed(frame) : this.outputs.feed(frame);
       case "participant.joined":
       case "participant.left":
         this.state.value = model.withPerson(this.state.value, frame.participant, frame.type === "participant.joined");
@@ -137,11 +143,17 @@ export class RoomSession {
     if (event.offset <= this.state.value.offset) return;
     this.state.value = model.applyLive(this.state.value, event);
     this.outgoing.value = settle(this.outgoing.value, [event], this.me()?.id);
-    if (event.type === "exec.exited") this.outputs.of(event.exec).exited(event);
+    if (event.type === "exec.exited") this.#exited(event);
     // Known to have begun here, so what comes is its whole output.
     if (event.type === "exec.started") this.outputs.of(event.exec).fed = true;
     this.told.value = toldOf(event, model.agentIn(this.state.value).name) ?? this.told.value;
     this.onNews(event);
+  }
+
+  #exited(event: ExecExited): void {
+    const looked = typeof this.terminal.value === "object" && this.terminal.value.exec === event.exec;
+    if (!looked) this.#terminals.delete(event.exec);
+    this.outputs.of(event.exec).exited(event);
   }
 
   #passes(person: Participant, what: string): void {
@@ -243,6 +255,38 @@ export class RoomSession {
   stopSandbox(): Promise<Ack> {
     return this.connection.request({ type: "sandbox.kill", id: `sandbox-${this.id}` });
   }
+
+  /** The terminal of a running exec; undefined for one that is none, or has ended and was let go. */
+  terminalOf(exec: string): SharedTerminal | undefined {
+    const known = this.#terminals.get(exec);
+    const item = model.execIn(this.state.value, exec);
+    if (known || !item?.started.pty || item.exited) return known;
+    const made = new SharedTerminal(exec, item.started.pty, {
+      input: (exec, data) => this.connection.request({ type: "exec.input", exec, data }),
+      resize: (exec, { cols, rows }) => this.connection.request({ type: "exec.resize", exec, cols, rows }),
+    });
+    this.#terminals.set(exec, made);
+    return made;
+  }
+
+  /** Starts a shell of this size and looks at it. */
+  async openTerminal(cols: number, rows: number): Promise<void> {
+    const frame = { type: "exec", room: this.id, command: SHELL, pty: { cols, rows }, key: randomKey() } as const;
+    try {
+      const ack = await this.connection.request<Ack>(frame);
+      if (this.terminal.value === "new" && ack.exec) this.terminal.value = { exec: ack.exec };
+    } catch (error) {
+      if (this.terminal.value === "new") this.terminal.value = undefined;
+      throw error;
+    }
+  }
+
+  closeTerminal(): void {
+    const at = this.terminal.value;
+    this.terminal.value = undefined;
+    if (typeof at === "object" && model.execIn(this.state.value, at.exec)?.exited) this.#terminals.delete(at.exec);
+  }
+
   edit(id: string, text: string): Promise<Ack> {
     return this.connection.request({ type: "edit", room: this.id, id, text });
   }

@@ -4,6 +4,7 @@
  * searchable, and no style is injected. */
 import { Terminal, type IBuffer, type IMarker } from "@xterm/headless";
 import { runsOf, type Line, type Run } from "./cells";
+import { bound } from "./grid";
 import { Kept, type GapRow, type Row } from "./kept";
 import { needsTerminal } from "./plain";
 
@@ -218,10 +219,7 @@ function plainRows(plain: readonly string[]): Row[] {
 
 function newTerminal(): Terminal {
   const term = new Terminal({ cols: COLS, rows: ROWS, scrollback: SCROLLBACK_ROWS, convertEol: true, allowProposedApi: true, logLevel: "off" });
-  // A few bytes that ask for a million repeats, scrolls or inserted lines would hold the page for
-  // seconds; past the screen's own size they show nothing anyway.
-  for (const final of ["S", "T", "L", "M", "b", "@", "P", "I", "Z"])
-    term.parser.registerCsiHandler({ final }, ([count]) => typeof count === "number" && count > COLS);
+  bound(term, COLS);
   return term;
 }
 

@@ -183,7 +183,8 @@ const LABELS: { readonly [mode in Mode]: (agent: string, room: string) => string
   ask: (agent) => `Question to ${agent}`,
 };
 const PLACEHOLDERS: { readonly [mode in Mode]: (agent: string | undefined, room: string) => string } = {
-  message: (agent, room) => `Message ${room}, ${agent ? `@${agent}` : "or !command"}${agent ? " or !command" : ""}`,
+  // With three ways to send beside each other below, the short form is enough.
+  message: (agent, room) => (agent ? `Message ${room}` : `Message ${room}, or !command`),
   run: () => "Run a command in the sandbox",
   ask: (agent) => `Ask ${agent}; it can run commands here`,
 };

@@ -10,6 +10,7 @@ import type { Participant, Sandbox } from "../protocol";
 import { CloseDrawer } from "./rooms-panel";
 import { AgentSettings } from "./agent-settings";
 import { Face, StateMark, StatusDot, statusInWords } from "./face";
+import { SandboxControls } from "./sandbox-controls";
 
 export function DetailsPanel({ session }: { session: RoomSession }) {
   const room = session.state.value;
@@ -28,6 +29,7 @@ export function DetailsPanel({ session }: { session: RoomSession }) {
       </Section>
       <Section title="Sandbox">
         <SandboxState sandbox={room.sandbox} busy={running.length > 0} />
+        <SandboxControls session={session} status={room.sandbox?.status} busy={running.length} />
       </Section>
       <Section title="Running">
         {running.length === 0 && <p class="soft">Nothing is running.</p>}
@@ -35,9 +37,15 @@ export function DetailsPanel({ session }: { session: RoomSession }) {
           {running.map((exec) => (
             <li key={exec.id} data-testid="running-exec">
               <StateMark mark="go" />
-              <code class="cut" title={exec.started.command}>
-                {exec.started.command}
-              </code>
+              {exec.started.pty ? (
+                <button class="link cut" data-testid="running-open" onClick={() => ((drawer.value = undefined), (session.terminal.value = { exec: exec.id }))}>
+                  Terminal
+                </button>
+              ) : (
+                <code class="cut" title={exec.started.command}>
+                  {exec.started.command}
+                </code>
+              )}
               <span class="soft num">{elapsedInWords(now.value - skewMs.value - exec.ts)}</span>
               <button class="small" data-testid="running-stop" aria-label={`Stop ${exec.started.command.slice(0, 40)}`} onClick={() => void session.stop(exec.id).catch(tell)}>
                 Stop
@@ -100,6 +108,12 @@ function SandboxState({ sandbox, busy }: { sandbox: Sandbox | undefined; busy: b
           <dd>{sandbox.image}</dd>
           <dt>Size</dt>
           <dd>{sandbox.instanceType}</dd>
+          {status === "stopped" && (
+            <>
+              <dt>Workspace</dt>
+              <dd data-testid="workspace">{sandbox.workspaceSaved ? "saved" : "not saved"}</dd>
+            </>
+          )}
           {sandbox.expectedStopAt != null && status === "running" && !busy && (
             <>
               <dt>Sleeps</dt>

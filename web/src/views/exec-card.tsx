@@ -12,6 +12,7 @@ import { textOf } from "../term/cells";
 import { StateMark } from "./face";
 import { Icon } from "./icons";
 import { Output } from "./output";
+import { TerminalCard } from "./terminal-card";
 import { useVisible } from "./use-visible";
 
 /** Output up to this many bytes is read back without being asked for. */
@@ -23,6 +24,10 @@ interface Props {
 }
 
 export const ExecCard = memo(function ExecCard({ item, session }: Props) {
+  return item.started.pty ? <TerminalCard item={item} session={session} output={session.outputs.of(item.id)} /> : <CommandCard item={item} session={session} />;
+});
+
+function CommandCard({ item, session }: Props) {
   const card = useRef<HTMLDivElement>(null);
   const visible = useVisible(card);
   const output = session.outputs.of(item.id);
@@ -40,7 +45,7 @@ export const ExecCard = memo(function ExecCard({ item, session }: Props) {
       {end && <Foot end={end} output={output} />}
     </div>
   );
-});
+}
 
 function wantsReading(output: CommandOutput, end: ExecExited): boolean {
   const sizes = Object.values(end.bytes ?? {});
@@ -86,7 +91,7 @@ function Top({ item, session, output }: Props & { output: CommandOutput }) {
   );
 }
 
-function StopButton({ item, session }: Props) {
+export function StopButton({ item, session }: Props) {
   const [asked, setAsked] = useState(false);
   const stop = (): void => {
     setAsked(true);
@@ -103,7 +108,7 @@ function StopButton({ item, session }: Props) {
 }
 
 /** Reads the clock itself, so that a tick draws this alone. */
-function Elapsed({ item }: { item: ExecItem }) {
+export function Elapsed({ item }: { item: ExecItem }) {
   return (
     <span class="meta num" aria-live="off" data-testid="exec-elapsed">
       <span class="opt">running </span>
@@ -112,7 +117,7 @@ function Elapsed({ item }: { item: ExecItem }) {
   );
 }
 
-function EndMeta({ end }: { end: ExecExited }) {
+export function EndMeta({ end }: { end: ExecExited }) {
   return (
     <span class="meta num" data-testid="exec-end">
       <span class={end.ok ? "opt" : "why"}>{endInWords(end)}</span>

@@ -15,7 +15,7 @@ function RunView({ run }: { run: Run }) {
   );
 }
 
-function LineView({ line }: { line: Line }) {
+export function LineView({ line }: { line: Line }) {
   return (
     <div class="line">
       {line.runs.length === 0 ? "\n" : line.runs.map((run, at) => <RunView key={at} run={run} />)}

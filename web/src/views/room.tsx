@@ -9,6 +9,7 @@ import { Composer } from "./composer";
 import { Face } from "./face";
 import { Icon } from "./icons";
 import { NewRoom } from "./new-room";
+import { TerminalDock } from "./terminal";
 import { Timeline } from "./timeline";
 
 /** Faces in the header; more are a number. */
@@ -52,6 +53,7 @@ export function Room({ session }: { session: RoomSession }) {
             </p>
           )}
           <Timeline session={session} />
+          {session.terminal.value && <TerminalDock session={session} />}
           <TypingLine session={session} />
           <Composer key={session.id} session={session} label={name} />
         </>
@@ -70,7 +72,9 @@ export function DrawerButton({ which, label }: { which: "rooms" | "details"; lab
 }
 
 function Faces({ session }: { session: RoomSession }) {
-  const people = useComputed(() => session.state.value.participants).value;
+  // The agent, which is always here, last.
+  const here = useComputed(() => session.state.value.participants).value;
+  const people = [...here].sort((a, b) => Number(a.kind === "agent") - Number(b.kind === "agent"));
   const words = `${people.length} here: ${people.map((one) => one.name).join(", ")}`;
   return (
     <span class="faces" role="img" aria-label={words} title={words} data-testid="faces">
@@ -88,7 +92,7 @@ function TypingLine({ session }: { session: RoomSession }) {
   return (
     <div class="typing">
       <AgentNow session={session} />
-      <span data-testid="typing">
+      <span class="cut" data-testid="typing">
         {one && !two && <>{one} is typing…</>}
         {two && more.length === 0 && (
           <>
@@ -106,9 +110,8 @@ function TypingLine({ session }: { session: RoomSession }) {
 
 const NOW: { readonly [status: string]: string } = {
   thinking: "is thinking for",
-  approval: "waits for an answer, for",
   running: "runs a command for",
-  retrying: "tries again, for",
+  retrying: "tries again for",
 };
 
 /** What the agent does, when its turn may have scrolled away; and what a screen reader is told. */
@@ -118,7 +121,10 @@ function AgentNow({ session }: { session: RoomSession }) {
     <>
       {turn && (
         <span class="agent-now" data-testid="agent-now">
-          {session.agentName} {NOW[turn.status] ?? "works for"} <bdi>{turn.by?.name ?? "someone"}</bdi>
+          <span class="cut">
+            {session.agentName} {turn.status === "approval" ? "needs an answer" : (NOW[turn.status] ?? "works for")}
+            {turn.status !== "approval" && <bdi> {turn.by?.name ?? "someone"}</bdi>}
+          </span>
           <button class="link" data-testid="agent-show" onClick={() => show(turn)}>
             {turn.status === "approval" ? "Answer it" : "Show"}
           </button>
