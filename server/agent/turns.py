@@ -31,6 +31,7 @@ WAITING_MAX = 50
 """Questions that may wait in a room: more than people will wait for."""
 _DELIVERY_S = 30.0
 _CLOSE_S = 2.0
+_STORING_S = 1.0
 _PAGES_MAX = 5
 HINT = (
     "I have no model yet, so I cannot answer. Whoever runs this server can give me one: set "
@@ -81,6 +82,7 @@ class Agent:
         self._lines: dict[str, _Line] = {}
         self._turns: dict[str, Turn] = {}
         self._floor = RoomFloor(hub, record, config.approval, tasks)
+        self._storing: dict[str, set[asyncio.Event]] = {}
         self._closing = False
         name = re.escape(config.participant.name)
         self._mention = re.compile(rf"(?<![\w@./-])@{name}(?![\w-])", re.IGNORECASE)
@@ -108,9 +110,22 @@ class Agent:
         if (0 if line is None else len(line.waiting)) >= WAITING_MAX:
             raise LimitReached(f"{WAITING_MAX} questions wait here already; wait for an answer.")
         turn = Turn(room_id, by, text, reply_to, self._floor.say)
+        stored = asyncio.Event()
+        self._storing.setdefault(room_id, set()).add(stored)
+        try:
+            return await self._store(turn, room, key)
+        finally:
+            stored.set()
+            self._storing[room_id].discard(stored)
+            if not self._storing[room_id]:
+                del self._storing[room_id]
+
+    async def _store(self, turn: Turn, room: Room, key: str | None) -> str:
+        """Store that it was asked, and line it up; the id of the first with this key."""
         self._turns[turn.id] = room.turns[turn.id] = turn
         try:
-            once = None if reply_to is None or key is not None else f"ask:{reply_to}"
+            mention = turn.reply_to is not None and key is None
+            once = f"ask:{turn.reply_to}" if mention else None
             stored = await self._record.queued(turn, key, once)
         except BaseException:
             self._forget(turn, room)
@@ -212,6 +227,9 @@ class Agent:
         """Turn after turn, in the order asked."""
         try:
             while line.waiting:
+                await self._earlier_stored(line.room.id)
+                if not line.waiting:
+                    break
                 line.current = line.waiting.pop(0)
                 try:
                     await self._one(line.current, line.room)
@@ -224,6 +242,13 @@ class Agent:
             line.worker = None
             if not line.waiting:
                 self._lines.pop(line.room.id, None)
+
+    async def _earlier_stored(self, room_id: str) -> None:
+        """Wait for questions that are being stored: one of them may stand before the first."""
+        storing = [stored.wait() for stored in self._storing.get(room_id, ())]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STORING_S):
+                await asyncio.gather(*storing)
 
     async def _one(self, turn: Turn, room: Room) -> None:
         turn.status = "thinking"

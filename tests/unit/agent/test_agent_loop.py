@@ -109,14 +109,14 @@ async def test_at_a_limit_the_turn_ends_and_says_which(limits, setting):
 
 
 async def test_a_model_that_never_sends_another_byte_is_cut_and_its_words_kept():
-    played = await play(["It is", asyncio.Event()], limits=replace(LIMITS, seconds=0.05))
+    played = await play(["It is", asyncio.Event()], limits=replace(LIMITS, seconds=0.5))
     assert (played.end.status, played.text) == ("limit", "It is")
     assert "SECONDS" in played.end.message
 
 
 async def test_a_command_is_stopped_when_the_time_is_over():
     floor = Floor(results=[(None,)])
-    played = await play(["<run>sleep 99</run>"], floor=floor, limits=replace(LIMITS, seconds=0.05))
+    played = await play(["<run>sleep 99</run>"], floor=floor, limits=replace(LIMITS, seconds=0.5))
     assert played.end.status == "limit"
     assert floor.cancelled == ["room.1"]
 
