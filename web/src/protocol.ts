@@ -36,6 +36,15 @@ export type OpenTurn = Omit<Turn, "calls"> & {
   calls: { call: string; command: string; status: string; exec?: string; expiresTs?: number }[];
 };
 
+/** The size of a shared terminal changed. */
+export interface ExecResized {
+  type: "exec.resized";
+  room: string;
+  exec: string;
+  cols: number;
+  rows: number;
+}
+
 /** The agent as the list of rooms has it. */
 export interface AgentFacts {
   enabled: boolean;

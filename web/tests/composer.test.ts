@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { History, parse, refusal } from "../src/model/composer";
+import { History, mentionAt, parse, refusal } from "../src/model/composer";
 
 describe("parse", () => {
   it.each([
@@ -11,6 +11,11 @@ describe("parse", () => {
     ["/runner up", "message", { mode: "message", text: "/runner up" }],
     ["/run", "message", { mode: "run", text: "" }],
     ["!", "message", { mode: "message", text: "!" }],
+    ["/ask why?", "run", { mode: "ask", text: "why?" }],
+    ["why?", "ask", { mode: "ask", text: "why?" }],
+    ["!ls", "ask", { mode: "run", text: "ls" }],
+    ["/asking", "message", { mode: "message", text: "/asking" }],
+    ["@duet why?", "message", { mode: "message", text: "@duet why?" }],
     ["ls", "run", { mode: "run", text: "ls" }],
     ["!ls", "run", { mode: "run", text: "ls" }],
     ["  hi  ", "message", { mode: "message", text: "hi" }],
@@ -51,5 +56,26 @@ describe("History", () => {
     for (let i = 0; i < 300; i += 1) history.push(`line ${i}`);
     expect(history.lines).toHaveLength(100);
     expect(history.up("")).toBe("line 299");
+  });
+});
+
+describe("mentionAt", () => {
+  it.each<[string, { from: number; to: number } | undefined]>([
+    ["@", { from: 0, to: 1 }],
+    ["@du", { from: 0, to: 3 }],
+    ["@DU", { from: 0, to: 3 }],
+    ["well @d", { from: 5, to: 7 }],
+    ["(@d", { from: 1, to: 3 }],
+    ["@duet", undefined],
+    ["@ann", undefined],
+    ["me@d", undefined],
+    ["x/@d", undefined],
+    ["@d ", undefined],
+    ["du", undefined],
+  ])("%j", (text, expected) => expect(mentionAt(text, text.length, "duet")).toEqual(expected));
+
+  it("is not inside a word", () => {
+    expect(mentionAt("@dab", 2, "duet")).toBeUndefined();
+    expect(mentionAt("@d ab", 2, "duet")).toEqual({ from: 0, to: 2 });
   });
 });

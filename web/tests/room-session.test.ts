@@ -203,4 +203,50 @@ describe("RoomSession", () => {
     room.take({ type: "left", room: "r", code: "deleted", message: "It was deleted.", rejoin: false });
     expect(room.problem.value).toMatchObject({ code: "deleted", passing: false });
   });
+
+  it("asks the agent, and settles by the key or by the turn that it knows", async () => {
+    await join();
+    room.say("ask", "why?");
+    const asked = connection.asked.at(-1) as { type: string; key: string };
+    expect(asked).toMatchObject({ type: "ask", room: "r", text: "why?" });
+    room.take(event(1, mara, { type: "agent.queued", turn: "t", question: "why?", key: asked.key }) as ServerFrame);
+    expect(room.outgoing.value).toEqual([]);
+    await connection.answer({ type: "ack", turn: "t" });
+    room.say("ask", "again?");
+    room.take(event(2, mara, { type: "agent.queued", turn: "u", question: "again?" }) as ServerFrame);
+    await connection.answer({ type: "ack", turn: "u" });
+    expect(room.outgoing.value).toEqual([]);
+  });
+
+  it("takes the agent's words, and tells whole sentences of it", async () => {
+    await join();
+    room.take(event(1, mara, { type: "agent.started", turn: "t", question: "why?" }) as ServerFrame);
+    expect(room.told.value).toBe("duet is thinking for Mara.");
+    room.take({ type: "agent.delta", room: "r", turn: "t", at: 0, text: "Because" });
+    expect(room.state.value.turns.get("t")?.text).toBe("Because");
+    expect(room.told.value).toBe("duet is thinking for Mara.");
+    void room.decide("t", "c", "deny", "no");
+    expect(connection.asked.at(-1)).toEqual({ type: "agent.decide", room: "r", turn: "t", call: "c", decision: "deny", note: "no" });
+  });
+
+  it("opens a terminal, feeds it, follows its size and lets it go once it has ended and is closed", async () => {
+    await join();
+    room.terminal.value = "new";
+    void room.openTerminal(80, 24);
+    expect(connection.asked.at(-1)).toMatchObject({ type: "exec", command: "bash -l", pty: { cols: 80, rows: 24 } });
+    room.take(event(1, mara, { type: "exec.started", exec: "p", command: "bash -l", cwd: "/", pty: { cols: 80, rows: 24 } }) as ServerFrame);
+    await connection.answer({ type: "ack", offset: 1, exec: "p" });
+    expect(room.terminal.value).toEqual({ exec: "p" });
+    room.take({ type: "exec.output", room: "r", exec: "p", stream: "pty", at: 0, size: 2, pos: 0, data: "$ " });
+    const terminal = room.terminalOf("p")!;
+    expect(terminal.alive.value).toBe(true);
+    terminal.input.type("ls");
+    expect(connection.asked.at(-1)).toMatchObject({ type: "exec.input", exec: "p", data: "ls" });
+    room.take({ type: "exec.resized", room: "r", exec: "p", cols: 100, rows: 30 });
+    expect(terminal.grid).toMatchObject({ cols: 100, rows: 30 });
+    room.take({ ...exited(2, 0), exec: "p" } as ServerFrame);
+    expect(room.terminalOf("p")).toBe(terminal);
+    room.closeTerminal();
+    expect(room.terminalOf("p")).toBeUndefined();
+  });
 });

@@ -634,6 +634,7 @@ export interface SandboxExecStarted {
   pty?: PtySize;
   type: "exec.started";
   by: Participant;
+  key?: string;
 }
 
 export interface SandboxKill {

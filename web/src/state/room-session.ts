@@ -5,7 +5,7 @@ import { LOST, RequestError } from "../net/connection";
 import { backoff } from "../net/reconnector";
 import type { Mode } from "../model/composer";
 import * as model from "../model/room";
-import { isPersisted, type Ack, type ExecExited, type ExecGap, type ExecOutput, type Joined, type Page, type Participant, type ServerFrame } from "../protocol";
+import { isPersisted, type Ack, type ExecExited, type ExecResized, type ExecGap, type ExecOutput, type Joined, type Page, type Participant, type ServerFrame } from "../protocol";
 import { inOrder, Outputs, type Reader } from "./outputs";
 import { toldOf } from "../model/told";
 import { SharedTerminal } from "./terminals";
@@ -108,8 +108,10 @@ export class RoomSession {
   }
 
   /** A frame of this room that answers no request. */
-  take(frame: ServerFrame): void {
+  take(frame: ServerFrame | ExecResized): void {
     if (!this.state.value.joined) return;
+    // Its opener's window changed; whoever looks on follows.
+    if (frame.type === "exec.resized") return this.#terminals.get(frame.exec)?.shows(frame.cols, frame.rows);
     if (isPersisted(frame)) return this.#log(frame);
     switch (frame.type) {
       case "exec.output":

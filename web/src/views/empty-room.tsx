@@ -1,9 +1,11 @@
 /** A new room teaches by three things to try. */
+import { agentOf } from "../state/agent";
 import type { RoomSession } from "../state/room-session";
 import { linkOf } from "../state/route";
 import { copy, fill } from "../state/ui";
 
 export function EmptyRoom({ session }: { session: RoomSession }) {
+  const agent = agentOf(session);
   const tries = [
     {
       id: "say",
@@ -17,6 +19,16 @@ export function EmptyRoom({ session }: { session: RoomSession }) {
       text: "Everyone sees its output, line by line.",
       act: () => (fill.value = { text: "for i in 1 2 3; do echo $i; sleep 1; done", mode: "run" }),
     },
+    ...(agent
+      ? [
+          {
+            id: "ask",
+            title: `Ask ${agent.name}`,
+            text: "It answers everyone, and can run commands here.",
+            act: () => (fill.value = { text: `@${agent.name} what can you do here?`, mode: "message" as const }),
+          },
+        ]
+      : []),
     {
       id: "invite",
       title: "Invite someone",
