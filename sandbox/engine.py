@@ -84,6 +84,11 @@ class Engine:
             )
         return self._info
 
+    @property
+    def restores(self) -> bool:
+        """Whether containers outlive the engine, as far as it has told."""
+        return self._info is not None and self._info.live_restore
+
     # --- containers -----------------------------------------------------------------------------
 
     async def create(self, name: str, config: Mapping[str, Any]) -> str:

@@ -16,6 +16,8 @@ from sandbox.link import Link
 # ASK_EVERY_S, for ASK_FOR_S, so that one that restarts quickly is met again.
 ASK_EVERY_S: Final = 0.3
 ASK_FOR_S: Final = 3.5
+# Where live-restore is on, an engine that is away ends nothing: it is worth waiting for.
+ASK_RESTORED_FOR_S: Final = 20.0
 # A silent one: a second until it is asked, two until it counts as silent, then the engine itself
 # is asked, twice, so that a pause of our own is not taken for its silence.
 PING_EVERY_S: Final = 1.0
@@ -36,9 +38,11 @@ class Fate:
 
 
 async def what_became(engine: Engine, container: str) -> Fate:
-    """What to tell those who ran in `container`. Bounded by ASK_FOR_S and one call."""
+    """What to tell those who ran in `container`. Bounded by ASK_FOR_S and one call, or, where
+    containers outlive the engine, by ASK_RESTORED_FOR_S.
+    """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + ASK_FOR_S
+    deadline = loop.time() + (ASK_RESTORED_FOR_S if engine.restores else ASK_FOR_S)
     while True:
         try:
             found = await engine.inspect(container, timeout_s=1.0)

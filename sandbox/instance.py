@@ -31,6 +31,7 @@ from sandbox.throttle import Throttle
 
 log = logging.getLogger(__name__)
 
+HUNG_S: Final = 4.0  # an engine that is silent for so long does not start anything either
 STOP_GRACE_S: Final = 1  # the runner's own TERM-then-exit takes half of it
 # How long after a kill the link may stay open; it closes within milliseconds.
 KILLED_S: Final = 1.0
@@ -171,12 +172,12 @@ class Instance(Place):
                 raise SandboxUnavailable(f"The sandbox did not start: {error.message}") from error
 
     async def _start(self) -> None:
+        await self._engine.ping(HUNG_S)
         cpus = (await self._engine.info()).cpus
         container, link = await self._shared.provider.obtain(self.spec, cpus)
         try:
             if link is None:
-                link = self._roster.new_link()
-                await link.start(self._engine, container)
+                link = await self._roster.start(self._engine, container)
             else:
                 self._roster.own(link)
             if link.closed:

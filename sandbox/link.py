@@ -37,6 +37,7 @@ class Link:
         self._seq = 0
         self._closed = False
         self.broken = False  # closed by us, for what it said
+        self.lost = False  # closed by the other side
         self._loop = asyncio.get_running_loop()
         self._hello: asyncio.Future[Mapping[str, Any]] = self._loop.create_future()
         self._heard_at = self._loop.time()
@@ -135,6 +136,7 @@ class Link:
         self._hello.set_result(frame.fields)
 
     def _on_lost(self) -> None:
+        self.lost = not self._closed
         if not self._hello.done():
             words = self.last_words.splitlines()
             why = f" ({words[-1]})" if words else ""

@@ -69,6 +69,23 @@ class Roster:
     def new_link(self) -> Link:
         return Link(self._on_frame, self._on_closed)
 
+    async def start(self, engine: Engine, container: str) -> Link:
+        """A link to a runner that is brought up. Raises as `Link.start` does.
+
+        A container that ended while its engine was away has its stdin closed at the first start
+        after that (seen with 20.10 and live-restore), and not at the second.
+        """
+        link = self.new_link()
+        try:
+            await link.start(engine, container)
+        except LinkBroken:
+            if not link.lost:
+                raise
+            await engine.kill(container)
+            link = self.new_link()
+            await link.start(engine, container)
+        return link
+
     def own(self, link: Link) -> None:
         """A link that was made elsewhere, over which nothing runs yet."""
         link.hand_over(self._on_frame, self._on_closed)
