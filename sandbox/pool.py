@@ -135,10 +135,12 @@ class Pool:
         name = containers.spare_name(self._owner, secrets.token_hex(6))
         self._names.add(name)
         link = Link(_ignore, lambda: self._lost(kind, link))
-        container = await self.create(name, containers.spare_config(self._owner, spec, cpus))
-        spare = Spare(name, container, link)
+        spare = Spare(name, name, link)  # by name, until its id is known
         try:
-            await link.start(self._engine, container)
+            config = containers.spare_config(self._owner, spec, cpus)
+            spare = Spare(name, await self.create(name, config), link)
+            if not self._closed:
+                await link.start(self._engine, spare.container)
         except BaseException:
             await self._discard(spare)
             raise

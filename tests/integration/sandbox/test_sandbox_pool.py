@@ -115,3 +115,15 @@ async def test_without_an_image_there_are_no_spares_and_no_noise(houses, monkeyp
     for _ in range(3):
         await manager._pool.refill()
     assert caplog.text.count("no spare container") == 1
+
+
+async def test_closing_leaves_none_that_was_being_made(houses):
+    manager = await houses.manager(pool=2, pool_kinds=(KIND,))
+    making = asyncio.ensure_future(manager._pool.refill())
+    async with asyncio.timeout(WAIT_S):
+        while not manager._pool._names:  # noqa: ASYNC110  (it is being made, which nobody tells)
+            await asyncio.sleep(0.001)
+    await manager.close()
+    await making
+    assert await spares(manager) == []
+    await manager.engine.close()

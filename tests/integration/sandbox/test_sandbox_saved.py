@@ -193,6 +193,7 @@ async def test_containers_that_are_not_ours_are_left_alone(houses, make):
     config = {
         "Image": "duet/workspace:1",
         "Cmd": ["sleep", "60"],
+        "HostConfig": {"NetworkMode": "none"},
         "Labels": {"duet.test": houses.owner},
     }
     stranger = await engine.create(name, config)
