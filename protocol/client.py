@@ -25,6 +25,7 @@ from pydantic import ValidationError
 from protocol import commands, events, names
 from protocol.client_room import Room
 from protocol.client_run import Chunk, Hole, Run, Runs, chunk
+from protocol.client_sandboxes import SandboxCalls
 from protocol.codec import JSON, MSGPACK, Codec
 from protocol.errors import BadFrame, DuetError, NotJoined, from_wire
 from protocol.model import Participant, Position
@@ -104,7 +105,7 @@ def _websocket_url(url: str) -> str:
     return urlunsplit((scheme, parts.netloc, parts.path.rstrip("/") + "/ws", "", ""))
 
 
-class Client:
+class Client(SandboxCalls):
     """One session. Made by `connect`."""
 
     session: str
@@ -252,11 +253,11 @@ class Client:
 
     def _happened(self, event: Any, size: int) -> None:
         """An event of a room: to the runs it concerns, then to the room."""
-        if isinstance(event, events.ExecStarted):
+        if isinstance(event, events.ExecStarted | events.SandboxExecStarted):
             self.runs.started(event, own=event.by.id == self.participant.id)
-        elif isinstance(event, events.ExecExited):
+        elif isinstance(event, events.ExecExited | events.SandboxExecExited):
             self.runs.exited(event)
-        room = self._rooms.get(event.room)
+        room = self._rooms.get(getattr(event, "room", ""))
         if room is None:
             return
         room.take(event, size)

@@ -44,6 +44,10 @@ class Hole:
     to: int
 
 
+Started = events.ExecStarted | events.SandboxExecStarted
+Exited = events.ExecExited | events.SandboxExecExited
+
+
 class Wire(Protocol):
     """What a run needs of its connection."""
 
@@ -83,7 +87,7 @@ class Run:
 
     def __init__(self, wire: Wire, *, timeout_ms: int | None = None) -> None:
         self._wire = wire
-        self._queue: ByteQueue[Chunk | Hole | events.ExecExited] = ByteQueue(RUN_QUEUE_BYTES)
+        self._queue: ByteQueue[Chunk | Hole | Exited] = ByteQueue(RUN_QUEUE_BYTES)
         self._next: dict[str, int] = {}
         self._over = asyncio.Event()
         self._failure: Exception | None = None
@@ -91,11 +95,11 @@ class Run:
         self._deadline = asyncio.get_running_loop().time() + limit_s + RUN_GRACE_S
         self.id = ""
         """The exec's id; known once the server has acknowledged it."""
-        self.started: events.ExecStarted | None = None
-        self.result: events.ExecExited | None = None
+        self.started: Started | None = None
+        self.result: Exited | None = None
         self.lost_bytes = 0
 
-    async def wait(self) -> events.ExecExited:
+    async def wait(self) -> Exited:
         """The end: `ok`, `reason`, `exit_code`, and the first and last of what was printed.
 
         Raises Disconnected or DuetError when this session will not hear of it, TimeoutError
@@ -117,8 +121,8 @@ class Run:
             async for piece in self._in_order(item):
                 yield piece
 
-    async def _in_order(self, item: Chunk | Hole | events.ExecExited) -> AsyncIterator[Chunk]:
-        if isinstance(item, events.ExecExited):
+    async def _in_order(self, item: Chunk | Hole | Exited) -> AsyncIterator[Chunk]:
+        if isinstance(item, Exited):
             for stream, size in item.bytes.items():
                 async for piece in self._up_to(stream, size):
                     yield piece
@@ -196,7 +200,7 @@ class Run:
         """From the reader: output, or a gap in it."""
         self._queue.put(item, len(item.data) if isinstance(item, Chunk) else 0)
 
-    def end(self, result: events.ExecExited | None, failure: Exception | None = None) -> None:
+    def end(self, result: Exited | None, failure: Exception | None = None) -> None:
         """From the reader: the one end, or why it will not be heard of."""
         if self._over.is_set():
             return
@@ -235,7 +239,7 @@ class Runs:
         self._by_id[exec_id] = run
         return run
 
-    def started(self, event: events.ExecStarted, *, own: bool) -> None:
+    def started(self, event: Started, *, own: bool) -> None:
         expected = self._by_key.get(event.key or "") if own else None
         run = expected or self._by_id.get(event.exec)
         if run is not None:
@@ -246,13 +250,13 @@ class Runs:
         if (run := self._by_id.get(exec_id)) is not None:
             run.take(item)
 
-    def exited(self, event: events.ExecExited) -> None:
+    def exited(self, event: Exited) -> None:
         if (run := self._by_id.pop(event.exec, None)) is not None:
             run.end(event)
 
     def fail(self, failure: Exception, *, room: str | None = None) -> None:
         """No more will be heard of the runs (of one room)."""
         for run in [*self._by_id.values(), *self._by_key.values()]:
-            if room is None or (run.started is not None and run.started.room == room):
+            if room is None or getattr(run.started, "room", None) == room:
                 self._by_id.pop(run.id, None)
                 run.end(None, failure)

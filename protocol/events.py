@@ -318,6 +318,7 @@ class SandboxExecStarted(Started):
 
     type: Literal["exec.started"] = "exec.started"
     by: Participant
+    key: str | None = None
 
 
 class SandboxExecExited(Exited):

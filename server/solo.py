@@ -112,6 +112,7 @@ class SoloExecs:
         self._runs[exec_id] = run
         self._live[sandbox.id] = self._live.get(sandbox.id, 0) + 1
         head = {"type": "exec.started", "exec": exec_id}
+        head |= {} if request.key is None else {"key": request.key}
         audience.broadcast(Outgoing({**head, **started_fields(by, request)}))
         run.started()
         if refused is None:

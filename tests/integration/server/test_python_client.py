@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from protocol.client import Disconnected, connect
-from protocol.errors import DuetError, KeyConflict, UnknownRoom
+from protocol.errors import DuetError, KeyConflict, UnknownRoom, UnknownSandbox
 from tests.integration.server.harness import JSON
 
 
@@ -123,3 +123,22 @@ async def test_a_stopping_server_says_to_come_back(start, encoding) -> None:
             await anext(joined.events(idle_s=20))
         assert caught.value.reconnect
         assert caught.value.close_code in (4000, 1001)
+
+
+async def test_it_leases_sandboxes(client, encoding) -> None:
+    name = f"leased-{encoding}"
+    record = await client.start_sandbox(name, instance_type="standard-1", sleep_after="5m")
+    assert (record.id, record.status) == (name, "requested")
+    run = await client.execute_command(name, "echo kept > file; cat", stdin=True)
+    await run.input("typed", eof=True)
+    assert b"".join([piece.data async for piece in run]) == b"typed"
+    assert (await run.wait()).ok
+    assert name in [one.id for one in await client.list_sandboxes()]
+    killed = await client.kill_sandbox(name)
+    assert (killed.status, killed.workspace_saved) == ("stopped", True)
+    await client.start_sandbox(name)
+    run = await client.execute_command(name, ["cat", "file"])
+    assert b"".join([piece.data async for piece in run]) == b"kept\n"
+    await client.destroy_sandbox(name)
+    with pytest.raises(UnknownSandbox):
+        await client.execute_command(name, "ls")

@@ -237,9 +237,7 @@ def test_followers_go_together_and_in_time_in_every_stream() -> None:
             run.output("stderr", 1, b"b")
             run.output("stderr", 2, b"c")
             await asyncio.sleep(1)
-            times = dict(
-                zip((data_of(f) for f in run.place.frames), run.place.times, strict=True)
-            )
+            times = dict(zip((data_of(f) for f in run.place.frames), run.place.times, strict=True))
             assert set(times) == {b"1", b"a", b"bc", b"\xe2"}
             assert times[b"bc"] - asked <= JOIN_S + 0.001
             assert times[b"\xe2"] - (asked - 0.02) <= CHARACTER_S + 0.001

@@ -1,0 +1,103 @@
+"""Sandboxes by id for the Python client: list, start, execute, kill, destroy.
+
+For who leases environments and has no room; a room's own sandbox is used through the room.
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from protocol import commands, events
+from protocol.client_run import Run, Runs
+from protocol.errors import DuetError
+from protocol.model import PtySize
+from protocol.shapes import Sandbox
+
+
+class Connection(Protocol):
+    """What these calls need of the client."""
+
+    runs: Runs
+
+    async def request(self, command: commands.Command) -> events.Ack: ...
+
+
+class SandboxCalls:
+    """The client's methods for sandboxes. Each raises the contract's errors."""
+
+    async def list_sandboxes(self: Connection) -> list[Sandbox]:
+        """Every sandbox of the server, running or saved."""
+        return (await self.request(commands.SandboxList())).sandboxes or []
+
+    async def start_sandbox(
+        self: Connection,
+        id: str,  # noqa: A002 - the contract's own name
+        *,
+        image: str = "workspace",
+        instance_type: str = "lite",
+        sleep_after: str | int = "10m",
+        keep_alive: bool = False,
+        startup_command: str = "true",
+        startup_timeout_ms: int = 30_000,
+        network: str | None = None,
+    ) -> Sandbox:
+        """Its record, at once; `sandbox` events tell when it is running or in error."""
+        asked = commands.SandboxStart(
+            id=id,
+            image=image,
+            instance_type=instance_type,
+            sleep_after=sleep_after,
+            keep_alive=keep_alive,
+            startup_command=startup_command,
+            startup_timeout_ms=startup_timeout_ms,
+            network=network,
+        )
+        return _record(await self.request(asked))
+
+    async def execute_command(
+        self: Connection,
+        sandbox: str,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_ms: int | None = None,
+        stdin: bool = False,
+        pty: PtySize | None = None,
+        key: str | None = None,
+    ) -> Run:
+        """Start a command in a sandbox that was started; iterate or `wait` the run."""
+        line = isinstance(command, str)
+        key = key or secrets.token_urlsafe(12)
+        asked = commands.Exec(
+            sandbox=sandbox,
+            command=command if isinstance(command, str) else None,
+            argv=None if line else list(command),
+            cwd=cwd,
+            env=None if env is None else dict(env),
+            timeout_ms=timeout_ms,
+            stdin=stdin,
+            pty=pty,
+            key=key,
+        )
+        run = self.runs.expect(key, timeout_ms)
+        exec_id = None
+        try:
+            exec_id = (await self.request(asked)).exec
+        finally:
+            self.runs.answered(key, exec_id)
+        return run
+
+    async def kill_sandbox(self: Connection, id: str) -> Sandbox:  # noqa: A002
+        """Save and stop it: starting the same id again resumes it."""
+        return _record(await self.request(commands.SandboxKill(id=id)))
+
+    async def destroy_sandbox(self: Connection, id: str) -> None:  # noqa: A002
+        """Remove it with its workspace, for good."""
+        await self.request(commands.SandboxDestroy(id=id))
+
+
+def _record(ack: events.Ack) -> Sandbox:
+    if ack.sandbox is None:
+        raise DuetError("The server's answer holds no sandbox.")
+    return ack.sandbox
