@@ -5,10 +5,11 @@ from binascii import a2b_base64
 
 import pytest
 
-from sandbox.errors import InvalidSpec, LinkBroken
+from sandbox.errors import Detached, InvalidSpec, LinkBroken
 from sandbox.frames import Output
 from sandbox.process import CREDIT_BYTES, INPUT_WINDOW_BYTES, Process
 from sandbox.spec import ExecSpec
+from sandbox.survivors import Survivor
 
 EXIT = {
     "t": "exit", "x": "e1", "why": None, "ms": 1, "bytes": {}, "code": 0, "sig": None, "oom": False,
@@ -201,3 +202,50 @@ async def test_a_confirmed_kill_is_left_alone(host, monkeypatch):
     for _ in range(5):
         await asyncio.sleep(0)
     assert (host.raised, host.abandoned.is_set()) == (0, False)
+
+
+SURVIVOR = Survivor(
+    exec="e1",
+    printed={"stdout": 100, "stderr": 0},
+    granted={"stdout": 400_000, "stderr": CREDIT_BYTES},
+    terminal=False,
+    takes_input=True,
+    written=10,
+    timeout_ms=60_000,
+    limit_bytes=10**6,
+    age_ms=2000,
+    done=False,
+)
+
+
+async def test_one_that_survived_goes_on_where_it_is_stored(host):
+    sink = Sink()
+    process = Process.survived(host, SURVIVOR, sink, lambda: 0.0, {"stdout": 60, "stderr": 9})
+    process.claim()
+    assert host.sent[0] == {"t": "claim", "x": "e1", "have": {"stdout": 60, "stderr": 0}}
+    assert host.sent[1]["a"] == {"stdout": 60, "stderr": 0}
+    assert host.sent[1]["g"]["stdout"] == 400_000
+    process.on_output(Output("e1", "stdout", 40, b"a" * 60))
+    assert sink.got == [("stdout", 60, b"a" * 40)]
+    process.fail("sandbox_terminated", "gone")
+    assert (await process.wait()).duration_ms == 2000
+
+
+async def test_one_that_was_let_go_has_no_end(host):
+    process = make(host)
+    process.detach()
+    with pytest.raises(Detached):
+        await process.wait()
+    process.fail("sandbox_terminated", "not told any more")
+    with pytest.raises(Detached):
+        await process.wait()
+
+
+async def test_what_the_runner_does_not_know_is_launched_once_and_never_twice(host):
+    process = make(host)
+    process.resumed(known=False)
+    assert [m["t"] for m in host.sent].count("run") == 2  # the first was lost on its way
+    process.on_control({"t": "started", "x": "e1", "pid": 5})
+    process.resumed(known=False)
+    assert [m["t"] for m in host.sent].count("run") == 2
+    assert (await process.wait()).reason == "sandbox_terminated"

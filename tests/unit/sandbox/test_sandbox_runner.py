@@ -30,17 +30,63 @@ def test_a_later_client_gets_exactly_what_it_lacks(chunks, data):
     assert all(whole[at : at + len(piece)] == piece for at, piece in replay)
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 65_536)), max_size=200))
-def test_kept_output_is_bounded(writes):
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 10**7), st.booleans()), max_size=60))
+def test_kept_output_is_bounded_and_has_no_hole(steps):
     kept, all_streams = execs.Kept(), [stream() for _ in range(6)]
-    for which, size in writes:
-        kept.add(all_streams[which], bytes(size))
-        all_streams[which].at += size
-    assert kept.total == sum(s.kept_bytes for s in all_streams) <= execs.KEPT_TOTAL_BYTES
-    for one in all_streams:
+    acked = [0] * 6
+    for which, wanted, acknowledges in steps:
+        one = all_streams[which]
+        size = min(wanted, kept.room(one))
+        if size > 0:
+            kept.add(one, bytes(size))
+            one.at += size
+        if acknowledges:
+            acked[which] = one.at
+            kept.acknowledge(one, one.at)
+    assert kept.total == sum(s.kept_bytes for s in all_streams)
+    assert kept.total <= execs.KEPT_TOTAL_BYTES + 6 * execs.KEPT_LEAST_BYTES
+    for one, position in zip(all_streams, acked, strict=True):
         assert one.kept_bytes == sum(len(d) for _, d in one.kept) <= execs.KEPT_STREAM_BYTES
-        if one.kept:  # what is kept is the newest, without a hole
-            assert one.kept[-1][0] + len(one.kept[-1][1]) == one.at
+        pieces = kept.since(one, position)
+        assert sum(len(data) for _, data in pieces) == one.at - position
+
+
+def fill(kept, number):
+    streams = [stream() for _ in range(number)]
+    for one in streams:
+        while (size := min(kept.room(one), 65_536)) > 0:
+            kept.add(one, bytes(size))
+            one.at += size
+    return streams
+
+
+def test_a_full_store_lets_commands_wait_and_tells_when_there_is_room():
+    kept = execs.Kept()
+    streams = fill(kept, 5)
+    assert kept.total >= execs.KEPT_TOTAL_BYTES
+    assert streams[4] in kept.waiting
+    assert streams[4].at == execs.KEPT_LEAST_BYTES  # the least that every stream may have
+    kept.acknowledge(streams[0], streams[0].at)
+    assert kept.room(streams[4]) > 0
+
+
+def test_what_ended_commands_said_makes_room_first_and_oldest_first():
+    kept = execs.Kept()
+    streams = fill(kept, 4)
+    kept.end(streams[1])
+    kept.end(streams[0])
+    late = stream()
+    assert kept.room(late) > 0
+    assert (streams[1].kept_bytes, streams[0].kept_bytes > 0) == (0, True)
+
+
+def test_small_pieces_are_kept_as_one():
+    kept, one = execs.Kept(), stream()
+    for _ in range(10_000):
+        kept.add(one, b"x")
+        one.at += 1
+    assert len(one.kept) < 5
+    assert b"".join(data for _, data in kept.since(one, 123)) == b"x" * 9877
 
 
 def test_a_stream_reads_no_more_than_granted_and_after_the_end_no_more_than_lay_there():
