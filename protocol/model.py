@@ -3,6 +3,7 @@
 Strict on the way in: no coercion, no NUL, no lone surrogates; unknown fields are ignored.
 """
 
+import unicodedata
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
@@ -87,19 +88,35 @@ def _env(env: dict[str, str]) -> dict[str, str]:
 
 Input = Annotated[str, AfterValidator(_encodable)]
 """What a person types into a program: NUL is a key there (Ctrl+Space)."""
+_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that turn the direction of what follows: in a name, the rest of everyone's line."""
+
+
+def _one_line(text: str) -> str:
+    if any(char in _TURNING or unicodedata.category(char) == "Cc" for char in text):
+        raise PydanticCustomError("name", "must not contain control characters")
+    return text
+
+
 Str = Annotated[Input, AfterValidator(_no_nul)]
 MessageText = Annotated[Str, AfterValidator(_message_text)]
 CommandText = Annotated[Str, AfterValidator(_command)]
 Argv = Annotated[list[Str], AfterValidator(_argv)]
 Env = Annotated[dict[Str, Str], AfterValidator(_env)]
 RoomId = Annotated[str, StringConstraints(pattern=names.ROOM_ID_PATTERN)]
-Ref = Annotated[Str, StringConstraints(max_length=names.REF_CHARS)]
-Key = Annotated[Str, StringConstraints(min_length=1, max_length=names.KEY_CHARS)]
-Id = Annotated[Str, StringConstraints(min_length=1, max_length=128)]
-DisplayName = Annotated[
-    Str, StringConstraints(min_length=1, max_length=names.NAME_CHARS, strip_whitespace=True)
+Ref = Annotated[str, StringConstraints(max_length=names.REF_CHARS), AfterValidator(_no_nul)]
+Key = Annotated[
+    str, StringConstraints(min_length=1, max_length=names.KEY_CHARS), AfterValidator(_no_nul)
 ]
-Emoji = Annotated[Str, StringConstraints(min_length=1, max_length=names.EMOJI_CHARS)]
+Id = Annotated[str, StringConstraints(min_length=1, max_length=128), AfterValidator(_no_nul)]
+DisplayName = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=names.NAME_CHARS, strip_whitespace=True),
+    AfterValidator(_one_line),
+]
+Emoji = Annotated[
+    str, StringConstraints(min_length=1, max_length=names.EMOJI_CHARS), AfterValidator(_no_nul)
+]
 Offset = Annotated[int, Field(ge=0, le=names.OFFSET_MAX)]
 
 

@@ -44,12 +44,12 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 class NewRoom(Model):
     id: RoomId | None = None
-    name: Annotated[Str, StringConstraints(max_length=names.NAME_CHARS)] | None = None
+    name: DisplayName | None = None
     description: Annotated[Str, StringConstraints(max_length=names.DESCRIPTION_CHARS)] = ""
 
 
 class RoomChange(Model):
-    name: Annotated[Str, StringConstraints(min_length=1, max_length=names.NAME_CHARS)] | None = None
+    name: DisplayName | None = None
     description: Annotated[Str, StringConstraints(max_length=names.DESCRIPTION_CHARS)] | None = None
     agent: "AgentChange | None" = None
 

@@ -145,6 +145,21 @@ async def test_ids_of_rooms_belong_to_rooms(server, ada, room) -> None:
     assert status == 404
 
 
+async def test_the_stop_that_is_expected_is_kept_true(ada, server, room) -> None:
+    await ada.join(room)
+    await ada.exited(await ada.run(room, "true"))
+    first = await ada.until(lambda f: f["type"] == "sandbox" and "expectedStopAt" in f)
+    exec_id = await ada.run(room, "echo on; sleep 94")
+    await ada.printed(exec_id, b"on\n")
+    begin = len(ada.frames)
+    held = await ada.until(lambda f: f["type"] == "sandbox", begin)
+    assert held["status"] == "running"
+    assert "expectedStopAt" not in held
+    await ada.ok("exec.cancel", exec=exec_id)
+    again = await ada.until(lambda f: f["type"] == "sandbox" and "expectedStopAt" in f, begin)
+    assert again["expectedStopAt"] > first["expectedStopAt"]
+
+
 async def test_over_http(server) -> None:
     status, record = await server.http("POST", "/api/sandboxes", {"id": "web"})
     assert (status, record["id"]) == (200, "web")
