@@ -227,6 +227,28 @@ async def test_failures_are_told_in_words_and_the_next_question_works(desk, two)
     await expect(turn(ben)).to_contain_text("Four.")
 
 
+async def test_a_busy_model_is_told_while_it_is_tried_again(desk, two):
+    ada, ben = await two("auto")
+    desk.script(503, ["Here I am."])
+    await ada.say("/ask are you busy?")
+    for one in (ada, ben):
+        await expect(turn(one).get_by_test_id("turn-doing")).to_contain_text("again")
+    for one in (ada, ben):
+        await expect(turn(one)).to_contain_text("Here I am.")
+        await is_now(one, "done")
+
+
+async def test_a_hidden_character_in_a_wanted_command_is_named(desk, two):
+    ada, _ = await two()
+    desk.script(["<run>cat \u202egpj.sh</run>"], ["<b onclick=hit(1)>No</b>, then."])
+    await ada.say("/ask show it")
+    await expect(ada.at("approval-command")).to_have_text("cat U+202Egpj.sh")
+    await ada.at("approval-deny").click()
+    await ada.at("deny-confirm").click()
+    await expect(ada.at("denied")).to_contain_text("U+202E")
+    await expect(turn(ada)).to_contain_text("<b onclick=hit(1)>No</b>, then.")
+
+
 async def test_the_room_decides_whether_it_asks(desk, two):
     ada, ben = await two("auto")
     for one in (ada, ben):

@@ -3,6 +3,7 @@ import * as model from "../src/model/room";
 import { rowsOf } from "../src/model/timeline";
 import { toldOf } from "../src/model/told";
 import { currentTurn, partsOf, tokensOf, waitingTurns, type Turn } from "../src/model/turns";
+import { namingUnseen } from "../src/model/words";
 import type { AgentDelta, Joined, LogEvent, OpenTurn, Participant } from "../src/protocol";
 
 const mara: Participant = { id: "p1", name: "Mara", kind: "human" };
@@ -151,6 +152,19 @@ describe("joining in the middle of a turn", () => {
     room = model.withDelta(room, delta(12, " Now."));
     expect(turnIn(room).text).toBe("I will look. Now.");
     expect(room.items.filter((item) => item.kind === "turn")).toHaveLength(1);
+  });
+});
+
+describe("a command that is to be allowed", () => {
+  it("names what would not be seen, or would turn it around", () => {
+    expect(namingUnseen("ls\n\t-l")).toEqual([{ text: "ls\n\t-l", unseen: false }]);
+    expect(namingUnseen("ls \u202etxt\r\u200b")).toEqual([
+      { text: "ls ", unseen: false },
+      { text: "U+202E", unseen: true },
+      { text: "txt", unseen: false },
+      { text: "U+000D", unseen: true },
+      { text: "U+200B", unseen: true },
+    ]);
   });
 });
 

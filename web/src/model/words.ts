@@ -33,6 +33,23 @@ export function clockInWords(ms: number): string {
   return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
 }
 
+/** Characters that are not seen, or that turn the order of others around: a command that is to be
+ * allowed must not look like another one. Tabs and line feeds are seen. */
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
+
+/** Text in parts, the unseen characters named. */
+export function namingUnseen(text: string): readonly { text: string; unseen: boolean }[] {
+  const parts: { text: string; unseen: boolean }[] = [];
+  let from = 0;
+  for (const match of text.matchAll(UNSEEN)) {
+    if (match.index > from) parts.push({ text: text.slice(from, match.index), unseen: false });
+    parts.push({ text: `U+${match[0].codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}`, unseen: true });
+    from = match.index + match[0].length;
+  }
+  if (from < text.length) parts.push({ text: text.slice(from), unseen: false });
+  return parts;
+}
+
 export function countOf(n: number, one: string, many = `${one}s`): string {
   return `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 }

@@ -1,5 +1,5 @@
 /** How a room's agent may run commands, and what it has cost in tokens here. */
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { tokensOf } from "../model/turns";
 import { countOf } from "../model/words";
 import type { AgentFacts } from "../protocol";
@@ -14,28 +14,32 @@ const CHOICES = [
 ] as const;
 
 export function AgentSettings({ session, agent }: { session: RoomSession; agent: AgentFacts }) {
-  const [busy, setBusy] = useState(false);
+  // What was chosen here stands until the room says the same, or it could not be set.
+  const [wanted, setWanted] = useState<string>();
+  useEffect(() => setWanted(undefined), [agent.approval]);
+  const shown = wanted ?? agent.approval;
   const tokens = tokensOf(session.state.value.turns);
   const choose = (approval: string): void => {
-    setBusy(true);
-    setApproval(session.id, approval)
-      .catch(tell)
-      .finally(() => setBusy(false));
+    setWanted(approval);
+    setApproval(session.id, approval).catch((error: unknown) => {
+      setWanted(undefined);
+      tell(error);
+    });
   };
   return (
     <>
-      <fieldset class="approval-mode" disabled={busy} data-testid="approval-mode" data-mode={agent.approval}>
+      <fieldset class="approval-mode" aria-busy={wanted !== undefined} data-testid="approval-mode" data-mode={agent.approval}>
         <legend>Commands that {agent.name} wants</legend>
         {CHOICES.map(([value, words]) => (
           <label key={value}>
-            <input type="radio" name="approval" value={value} data-testid={`approval-mode-${value}`} checked={agent.approval === value} onChange={() => choose(value)} />
+            <input type="radio" name="approval" value={value} data-testid={`approval-mode-${value}`} checked={shown === value} onChange={() => choose(value)} />
             {words}
           </label>
         ))}
       </fieldset>
       {tokens > 0 && (
         <p class="soft tokens" data-testid="tokens">
-          {countOf(tokens, "token")} used in what is shown here
+          {countOf(tokens, "token")} used by the answers shown here
         </p>
       )}
     </>

@@ -1,7 +1,7 @@
 /** A command the agent wants to run: the card that asks people, and what is left of it after a no. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Decided, Turn, Wanted } from "../model/turns";
-import { clockInWords } from "../model/words";
+import { clockInWords, namingUnseen } from "../model/words";
 import { skewMs } from "../state/app";
 import type { RoomSession } from "../state/room-session";
 import { now, tell } from "../state/ui";
@@ -34,7 +34,7 @@ export function Approval({ wanted, turn, session }: Props) {
         <b>{session.agentName} wants to run</b> <span class="soft">· needs an answer from a member</span>
       </p>
       <pre data-testid="approval-command" tabIndex={0} aria-label="The command">
-        {wanted.command}
+        <Exactly text={wanted.command} />
       </pre>
       {denying ? (
         <DenyBox sent={sent} onDeny={(note) => decide("deny", note)} onKeep={keep} />
@@ -53,6 +53,15 @@ export function Approval({ wanted, turn, session }: Props) {
         </div>
       )}
     </div>
+  );
+}
+
+/** What runs is what is read: characters that hide are named. */
+function Exactly({ text }: { text: string }) {
+  return (
+    <>
+      {namingUnseen(text).map((part, at) => (part.unseen ? <mark key={at} class="unseen">{part.text}</mark> : part.text))}
+    </>
   );
 }
 
@@ -95,7 +104,9 @@ export function DeniedCard({ wanted, decided }: { wanted: Wanted; decided: Decid
     <div class="exec denied" data-testid="denied">
       <div class="top">
         <StateMark mark="stopped" />
-        <code class="cmd open">{wanted.command}</code>
+        <code class="cmd open">
+          <Exactly text={wanted.command} />
+        </code>
         <span class="meta">{decided ? "not run" : "not decided"}</span>
       </div>
       {decided && (

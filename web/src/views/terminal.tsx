@@ -97,6 +97,11 @@ function Live({ item, terminal, session, size, onLeave }: { item: ExecItem; term
   return (
     <>
       <TerminalScreen terminal={terminal} input={input} ended={item.exited !== undefined} fit={mine ? undefined : size} ctrl={ctrl} setCtrl={setCtrl} onLeave={onLeave} />
+      {!alive && !item.exited && (
+        <p class="waits over" role="status">
+          {running ? "Starting a terminal…" : "Starting the sandbox…"}
+        </p>
+      )}
       {!item.exited && <TerminalKeys terminal={terminal} input={input} ctrl={ctrl} setCtrl={setCtrl} />}
     </>
   );

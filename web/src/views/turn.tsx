@@ -6,9 +6,8 @@ import { useState } from "preact/hooks";
 import { execIn, type TurnItem } from "../model/room";
 import { isOpen, partsOf, type Decided, type Part, type Turn } from "../model/turns";
 import { countOf } from "../model/words";
-import { skewMs } from "../state/app";
 import type { RoomSession } from "../state/room-session";
-import { now, tell } from "../state/ui";
+import { tell } from "../state/ui";
 import { Approval, DeniedCard } from "./approval";
 import { ExecCard } from "./exec-card";
 import { StateMark } from "./face";
@@ -93,16 +92,10 @@ function Progress({ turn, session }: { turn: Turn; session: RoomSession }) {
       {turn.status === "approval" ? <span class="dot wait" aria-hidden="true" /> : <StateMark mark="go" />}
       <span class="soft" data-testid="turn-doing">
         {doing(turn)}
-        {turn.retry && <Countdown toTs={turn.retry.retryTs} />}
       </span>
       <StopTurn turn={turn} session={session} />
     </div>
   );
-}
-
-function Countdown({ toTs }: { toTs: number }) {
-  const seconds = Math.ceil((toTs - now.value + skewMs.value) / 1000);
-  return seconds > 0 ? <span class="num"> ({seconds} s)</span> : null;
 }
 
 export function StopTurn({ turn, session, words = "Stop" }: { turn: Turn; session: RoomSession; words?: string }) {
