@@ -313,6 +313,7 @@ async def test_a_lease_that_ran_out_while_no_server_ran(home):
     await first.tick()  # it is written down
     kept = await first._registry.records.load()
     assert (kept[0].idle_since, kept[0].held) == (home.clock.now - 11, False)
+    await first.close()
     home.clock.now += 3600
     later = await home.manager()
     await later.tick()
