@@ -204,7 +204,6 @@ async def running(settings: Settings, models: Models | None = None) -> AsyncIter
             for work in (
                 server.hub.bus.run(),
                 server.hub.tell_sandboxes(),
-                server.hub.tell_leases(),
                 server.hub.forget_idle(),
                 server.gate.sweep(),
                 *([valkey.watch()] if valkey else []),

@@ -29,7 +29,6 @@ log = logs.get("hub")
 
 IDLE_S = 30.0
 """A room nobody is in and where nothing runs leaves memory after one or two of these."""
-LEASE_S = 5.0
 SERVER = Participant(id="server", name="Duet", kind="bot")
 
 
@@ -59,7 +58,6 @@ class Hub:
         self._tasks = tasks
         self._records: dict[str, SandboxRecord] = {}
         self._record_there = asyncio.Event()
-        self._told: dict[str, SandboxRecord] = {}
 
     # Rooms in memory
 
@@ -94,7 +92,6 @@ class Hub:
     async def _drop(self, room: Room) -> None:
         if self.rooms.get(room.id) is room:
             del self.rooms[room.id]
-            self._told.pop(room.id, None)
             await self.bus.unsubscribe(room.id)
 
     async def forget_idle(self) -> None:
@@ -235,25 +232,10 @@ class Hub:
             records, self._records = self._records, {}
             for record in records.values():
                 room_id = record.id.removeprefix(ROOM_PREFIX)
-                self._told[room_id] = record
                 body = self._body("sandbox", room_id, SERVER, **record_fields(record))
                 # The state itself is the manager's, and `joined` tells it to who missed this.
                 with suppress(DuetError):
                     await self._append(room_id, Append(body))
-
-    async def tell_leases(self) -> None:
-        """Tell rooms that someone is in when their sandbox is due to stop, as that changes.
-
-        Commands hold the lease and let it go; a look every few seconds joins bursts of them, so
-        that the log grows by no more than they themselves make it. Runs until cancelled.
-        """
-        while True:
-            await asyncio.sleep(LEASE_S)
-            for room in list(self.rooms.values()):
-                record = self.manager.get(sandbox_name(room.id)) if room.members else None
-                told = self._told.get(room.id)
-                if record is not None and told is not None and told != record:
-                    self.sandbox_changed(record)
 
     async def _destroy_sandbox(self, room_id: str) -> list[str]:
         try:

@@ -31,7 +31,8 @@ class Dockerd:
         """Its containerd, which lives through all that happens to the engine."""
         config = self.folder / "containerd.toml"
         config.write_text(CONTAINERD.format(folder=self.folder))
-        self._containerd = await self._run("containerd", "--config", config)
+        # A network namespace of its own: an engine without a bridge removes the host's docker0.
+        self._containerd = await self._run("unshare", "--net", "containerd", "--config", config)
 
     async def _run(self, *argv):
         with (self.folder / "log").open("ab") as log:
@@ -39,8 +40,9 @@ class Dockerd:
 
     async def start(self, *, live_restore):
         """Returns once it answers."""
+        network = f"--net=/proc/{self._containerd.pid}/ns/net"
         self._process = await self._run(
-            "dockerd", "--host", self.host, "--data-root", self.folder / "data",
+            "nsenter", network, "dockerd", "--host", self.host, "--data-root", self.folder / "data",
             "--exec-root", self.folder / "exec", "--pidfile", self.folder / "pid",
             "--containerd", self.folder / "containerd.sock", "--bridge", "none",
             "--iptables=false", "--ip-forward=false", "--ip-masq=false",
