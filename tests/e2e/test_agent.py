@@ -134,6 +134,7 @@ async def test_deny_with_a_reason(desk, two):
     await ben.page.keyboard.press("Escape")
     await expect(ben.at("approval-deny")).to_be_focused()
     await ben.page.keyboard.press("Enter")
+    await expect(ben.at("deny-note")).to_be_focused()
     await ben.page.keyboard.type("we still need that")
     await ben.page.keyboard.press("Enter")
     for one in (ada, ben):

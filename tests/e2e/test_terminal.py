@@ -8,6 +8,7 @@ from playwright.async_api import expect
 
 from tests.e2e.person import NARROW, PHONE, SANDBOX_MS, WIDE
 from tests.e2e.test_looks import fits, named, readable, settled
+from tests.integration.server.harness import Server, remove_containers
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -132,6 +133,47 @@ async def test_a_long_paste_arrives_whole(pair):
     await has_line(ada, r"done")
     await types(ada, "exit")
     await expect(ada.at("terminal")).to_have_attribute("data-state", "ended")
+
+
+async def test_a_paste_that_is_too_long_says_so(pair):
+    ada, _ = pair
+    await ada.at("open-terminal").click()
+    await opened(ada)
+    await ada.page.evaluate("navigator.clipboard.writeText('x'.repeat(300000))")
+    await ada.page.keyboard.press("Control+v")
+    await expect(ada.at("notice")).to_contain_text("too much to paste")
+    await types(ada, "echo still $((40 + 2))")
+    await has_line(ada, "still 42")
+    await types(ada, "exit")
+    await expect(ada.at("terminal")).to_have_attribute("data-state", "ended")
+
+
+async def test_it_goes_on_over_a_restart_of_the_server(arrive, tmp_path):
+    data = tmp_path / "data"
+    server = Server(data).wait_ready()
+    try:
+        path = f"/r/{await server.new_room()}"
+        ada, ben = await arrive("Ada", path, at=server), await arrive("Ben", path, at=server)
+        await ada.at("open-terminal").click()
+        await opened(ada)
+        await types(ada, "echo before")
+        await ben.at("terminal-card").get_by_test_id("terminal-open").click()
+        await has_line(ben, "before")
+        async with ada.bearing("ERR_CONNECTION_REFUSED"), ben.bearing("ERR_CONNECTION_REFUSED"):
+            server.stop()
+            await expect(ada.at("banner")).to_be_visible()
+            server = Server(data, port=server.port).wait_ready()
+            for one in (ada, ben):
+                await expect(one.at("banner")).to_have_count(0)
+        await types(ada, "echo after $((40 + 2))")
+        for one in (ada, ben):
+            await has_line(one, "before")
+            await has_line(one, "after 42")
+        await types(ada, "exit")
+        await expect(ben.at("terminal")).to_have_attribute("data-state", "ended")
+    finally:
+        server.stop()
+        remove_containers(server)
 
 
 async def test_its_size_is_the_openers(pair):

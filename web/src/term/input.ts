@@ -3,8 +3,9 @@
 
 /** UTF-16 units sent at once: well under a frame's limit, also in bytes. */
 export const PIECE_CHARS = 16_384;
-/** Units that may wait; more is refused, as nobody types ahead that far. */
-export const WAITING_CHARS = 4_000_000;
+/** Units that may wait; more is refused and belongs into a file. It stays below what the server holds
+ * for a program that does not read: past that, everything else that this page sends would wait, too. */
+export const WAITING_CHARS = 200_000;
 
 export class TerminalInput {
   #waiting = "";

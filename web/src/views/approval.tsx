@@ -1,5 +1,5 @@
 /** A command the agent wants to run: the card that asks people, and what is left of it after a no. */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Decided, Turn, Wanted } from "../model/turns";
 import { clockInWords, namingUnseen } from "../model/words";
 import { skewMs } from "../state/app";
@@ -68,7 +68,7 @@ function Exactly({ text }: { text: string }) {
 function DenyBox({ sent, onDeny, onKeep }: { sent: boolean; onDeny: (note: string) => void; onKeep: () => void }) {
   const [note, setNote] = useState("");
   const box = useRef<HTMLInputElement>(null);
-  useEffect(() => box.current?.focus(), []);
+  useLayoutEffect(() => box.current?.focus(), []);
   return (
     <form
       class="row deny"
