@@ -162,6 +162,9 @@ async def test_it_goes_on_over_a_restart_of_the_server(arrive, tmp_path):
         async with ada.bearing("ERR_CONNECTION_REFUSED"), ben.bearing("ERR_CONNECTION_REFUSED"):
             server.stop()
             await expect(ada.at("banner")).to_be_visible()
+            await expect(ada.at("terminal-offline")).to_be_visible()
+            await ada.page.keyboard.type("x")
+            await expect(ada.at("notice")).to_contain_text("what you typed was not sent")
             server = Server(data, port=server.port).wait_ready()
             for one in (ada, ben):
                 await expect(one.at("banner")).to_have_count(0)

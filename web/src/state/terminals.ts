@@ -1,6 +1,7 @@
 /** The terminals of a room that are open: their bytes in order, what is typed into them. */
 import { signal } from "@preact/signals";
 import { Assembly } from "../model/output";
+import { LOST, RequestError } from "../net/connection";
 import type { ExecGap, ExecOutput, PtySize } from "../protocol";
 import { Grid } from "../term/grid";
 import { TerminalInput } from "../term/input";
@@ -11,6 +12,11 @@ import { tell } from "./ui";
 export interface TerminalRequests {
   input(exec: string, data: string): Promise<unknown>;
   resize(exec: string, size: PtySize): Promise<unknown>;
+}
+
+/** Typing is not kept for later: by then the screen may ask something else. */
+function lost(error: unknown): void {
+  tell(error instanceof RequestError && error.code === LOST ? new Error("Not connected: what you typed was not sent.") : error);
 }
 
 export class SharedTerminal {
@@ -30,7 +36,7 @@ export class SharedTerminal {
   ) {
     this.grid = new Grid(size.cols, size.rows);
     this.#asked = size;
-    this.input = new TerminalInput((data) => requests.input(exec, data), tell);
+    this.input = new TerminalInput((data) => requests.input(exec, data), lost);
   }
 
   feed(frame: ExecOutput | ExecGap): void {

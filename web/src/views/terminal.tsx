@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useComputed } from "@preact/signals";
 import { execIn, type ExecItem } from "../model/room";
 import { endInWords } from "../model/words";
-import { me } from "../state/app";
+import { link, me } from "../state/app";
 import type { RoomSession } from "../state/room-session";
 import type { SharedTerminal } from "../state/terminals";
 import { tell } from "../state/ui";
@@ -67,6 +67,11 @@ function DockBar({ item, terminal, session, onClose }: { item: ExecItem | undefi
           </span>
         )}
       </span>
+      {link.value.phase !== "open" && (
+        <span class="problem" role="status" data-testid="terminal-offline">
+          Not connected
+        </span>
+      )}
       <span class="soft leave">
         <kbd>Ctrl</kbd>+<kbd>Shift</kbd>+<kbd>Esc</kbd> leaves
       </span>
