@@ -180,6 +180,16 @@ class ExecGap(Model):
     kept: bool
 
 
+class ExecResized(Model):
+    """The terminal of a command has another size: its opener's."""
+
+    type: Literal["exec.resized"] = "exec.resized"
+    room: str | None = None
+    exec: str
+    cols: int
+    rows: int
+
+
 class AgentDelta(Model):
     type: Literal["agent.delta"] = "agent.delta"
     room: str
@@ -301,6 +311,7 @@ Ephemeral = (
     | TypingChanged
     | ExecOutput
     | ExecGap
+    | ExecResized
     | AgentDelta
     | AgentRetry
     | Left

@@ -33,6 +33,7 @@ from server.session import Session
 from server.solo import MARK
 from server.tokens import Tokens
 from server.view import no_terminal
+from server.wire import Outgoing
 
 Handle = Callable[[Session, Any], Awaitable[None]]
 
@@ -212,11 +213,9 @@ class Handlers:
         run = self._run(session, command.exec)
         if not run.takes_input:
             raise Invalid("This command takes no input; start it with stdin or a pty.")
-        process = await run.running()
-        try:
-            await process.write(_input_bytes(command), eof=command.eof)
-        except InvalidSpec as error:
-            raise Invalid(error.message) from None
+        if run.ended:
+            raise UnknownExec("This command does not run any more.")
+        run.inputs.put(_input_bytes(command), eof=command.eof)
         session.reply(command.ref, {"type": "ack"})
 
     async def _exec_resize(self, session: Session, command: c.ExecResize) -> None:
@@ -229,6 +228,8 @@ class Handlers:
         except InvalidSpec as error:
             raise Invalid(error.message) from None
         session.reply(command.ref, {"type": "ack"})
+        size = {"cols": command.cols, "rows": command.rows}
+        run.place.broadcast(Outgoing({"type": "exec.resized", **run.head, **size}))
 
     async def _exec_signal(self, session: Session, command: c.ExecSignal) -> None:
         process = await self._run(session, command.exec).running()

@@ -198,7 +198,11 @@ def _newest_fitting(frame: dict[str, Any], entries: Iterable[Entry]) -> list[dic
 def _running(room: Room, exec_id: str, snapshot: Snapshot) -> dict[str, Any]:
     run = room.execs.get(exec_id)
     streams = run.spans() if isinstance(run, Run) else {}
-    return {"started": snapshot.running[exec_id].started.event(), "streams": streams}
+    started = snapshot.running[exec_id].started.event()
+    if isinstance(run, Run) and run.view is not None:
+        cols, rows = run.view.size
+        started["pty"] = {"cols": cols, "rows": rows}
+    return {"started": started, "streams": streams}
 
 
 def _wire(who: Participant, snapshot: Snapshot) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from sandbox.results import ExecResult
 from server import logs
 from server.execframes import gap_frame, kept_frames, output_frame, result_fields
 from server.execlog import STORE_S, ExecLog, StreamWriter
+from server.inputs import InputQueue
 from server.order import Order
 from server.outbox import Source
 from server.output import Allowance, Joiner, Kept, Piece
@@ -96,6 +97,7 @@ class Run:
         self.settled = asyncio.Event()
         """It runs, or it is known that it will not."""
         self.takes_input = False
+        self.inputs = InputQueue(self.running)
         self.view: TerminalView | None = None
         self.cancelled = False
         self.ended = False
@@ -289,6 +291,7 @@ class Run:
         with suppress(TimeoutError):
             async with asyncio.timeout(_DELIVERY_S):
                 await self._open.wait()
+        self.inputs.close()
         if self._timer is not None:
             self._timer.cancel()
         for stream in self.streams.values():

@@ -133,10 +133,10 @@ async def test_as_names_of_people_and_rooms(arrive, server):
 
 
 async def test_a_name_does_not_turn_its_line_around(arrive, server):
-    """With U+202E what stands after a name would be written from right to left."""
+    """Names may be written from right to left; what stands after them is not."""
     room = await server.new_room()
     victim = await arrive("Vera", f"/r/{room}")
-    async with server.client(JSON, "\u202eneB") as mallory:
+    async with server.client(JSON, "\u05d1\u05df \u05d0\u05d3\u05dd") as mallory:
         await mallory.join(room)
         await mallory.send("typing", room=room, on=True)
         await expect(victim.at("typing")).to_contain_text("is typing…")

@@ -41,6 +41,8 @@ async def test_the_openers_last_size_wins(pair, room) -> None:
     ada, ben = pair
     exec_id = await terminal(ada, room)
     await ada.ok("exec.resize", exec=exec_id, cols=101, rows=37)
+    resized = await ben.until("exec.resized")
+    assert (resized["exec"], resized["cols"], resized["rows"]) == (exec_id, 101, 37)
     assert (await ben.refused("exec.resize", exec=exec_id, cols=40, rows=10))["code"] == "forbidden"
     assert (await ada.refused("exec.resize", exec=exec_id, cols=0, rows=10))["code"] == "invalid"
     await typed(ada, exec_id, "stty size; exit\n")
@@ -87,3 +89,20 @@ async def test_a_long_paste_goes_through(pair, room) -> None:
     await ada.ok("exec.input", exec=exec_id, base64=data)
     await seen(ada, exec_id, b"end")
     assert hashlib.md5(paste.encode()).hexdigest().encode() in ada.output(exec_id, "pty")
+
+
+async def test_a_command_that_reads_nothing_holds_nobody_up(pair, room) -> None:
+    ada, _ = pair
+    exec_id = await ada.run(room, "echo on; sleep 92", stdin=True)
+    await ada.printed(exec_id, b"on\n")
+    refused = None
+    for _ in range(40):
+        reply = await ada.ask("exec.input", exec=exec_id, data="x" * 100_000)
+        if reply["type"] == "error":
+            refused = reply
+            break
+    assert refused is not None
+    assert (refused["code"], refused["retryable"]) == ("rate_limited", True)
+    await ada.ok("say", room=room, text="still here")
+    await ada.ok("exec.cancel", exec=exec_id)
+    assert (await ada.exited(exec_id))["reason"] == "cancelled"

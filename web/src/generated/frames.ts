@@ -215,6 +215,7 @@ export type EphemeralEvent =
   | TypingChanged
   | ExecOutput
   | ExecGap
+  | ExecResized
   | AgentDelta
   | AgentRetry
   | Left
@@ -320,6 +321,15 @@ export interface ExecRead {
 export interface ExecResize {
   ref?: string;
   type: "exec.resize";
+  exec: string;
+  cols: number;
+  rows: number;
+}
+
+/** The terminal of a command has another size: its opener's. */
+export interface ExecResized {
+  type: "exec.resized";
+  room?: string;
   exec: string;
   cols: number;
   rows: number;
@@ -709,6 +719,7 @@ export type ServerFrame =
   | TypingChanged
   | ExecOutput
   | ExecGap
+  | ExecResized
   | AgentDelta
   | AgentRetry
   | Left
