@@ -243,6 +243,7 @@ class Loop:
         call.word = asyncio.get_running_loop().create_future()
         call.expires_ts = int((time.time() + self._limits.approval_s) * 1000)
         left_s = self._stop_clock()
+        turn.speech.flush()  # the question must not overtake the words before it
         await self._floor.ask_people(turn, call)
         await asyncio.wait([call.word], timeout=self._limits.approval_s)
         if not call.word.done():
