@@ -1,5 +1,5 @@
 /** How a room's agent may run commands, and what it has cost in tokens here. */
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { tokensOf } from "../model/turns";
 import { countOf } from "../model/words";
 import type { AgentFacts } from "../protocol";
@@ -15,12 +15,12 @@ const CHOICES = [
 
 export function AgentSettings({ session, agent }: { session: RoomSession; agent: AgentFacts }) {
   // What was chosen here stands until the room says the same, or it could not be set.
-  const [wanted, setWanted] = useState<string>();
-  useEffect(() => setWanted(undefined), [agent.approval]);
-  const shown = wanted ?? agent.approval;
+  const [wanted, setWanted] = useState<{ value: string; instead: string }>();
+  const waits = wanted !== undefined && wanted.instead === agent.approval;
+  const shown = waits ? wanted.value : agent.approval;
   const tokens = tokensOf(session.state.value.turns);
   const choose = (approval: string): void => {
-    setWanted(approval);
+    setWanted({ value: approval, instead: agent.approval });
     setApproval(session.id, approval).catch((error: unknown) => {
       setWanted(undefined);
       tell(error);
@@ -28,7 +28,7 @@ export function AgentSettings({ session, agent }: { session: RoomSession; agent:
   };
   return (
     <>
-      <fieldset class="approval-mode" aria-busy={wanted !== undefined} data-testid="approval-mode" data-mode={agent.approval}>
+      <fieldset class="approval-mode" aria-busy={waits} data-testid="approval-mode" data-mode={agent.approval}>
         <legend>Commands that {agent.name} wants</legend>
         {CHOICES.map(([value, words]) => (
           <label key={value}>
