@@ -16,6 +16,7 @@ from protocol.names import CloseCode
 from server import logs
 from server.connection import Connection
 from server.errors import StartupError
+from server.flusher import Flusher
 from server.frontdoor import IDLE_S, FrontDoor, HttpProtocol
 from server.handlers import Handlers
 from server.safety import refusal
@@ -39,6 +40,7 @@ class Gate:
         self.sessions: set[Session] = set()
         self._settings = settings
         self._handlers = handlers
+        self._flusher = Flusher()
         self._server: Server | None = None
         self._runner: web.AppRunner | None = None
 
@@ -113,6 +115,7 @@ class Gate:
             connection,
             codec_for(connection.subprotocol),
             self._handlers,
+            self._flusher,
             frames_per_second=self._settings.frames_per_second,
             outbox_bytes=(self._settings.outbox_drop_bytes, self._settings.outbox_close_bytes),
         )

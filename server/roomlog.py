@@ -4,6 +4,7 @@ Events are stored as JSON without `offset` and `ts`; those are put in front when
 """
 
 import hashlib
+import itertools
 import json
 import secrets
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,11 @@ _REFUSALS: Mapping[bytes, DuetError] = {
     b"forbidden": Forbidden("Only its author may change a message."),
     b"stale": Unavailable("The room's log was replaced; join again.", retry_after_ms=0),
 }
+
+
+# Keys of the server's own appends: unique without asking the system for random bytes each time.
+_PROCESS: Final = secrets.token_hex(8)
+_COUNT: Final = itertools.count()
 
 
 def channel(room: str) -> str:
@@ -135,7 +141,7 @@ class Append:
     op: str = ""
     subject: str = ""
     value: str = ""
-    server_key: str = field(default_factory=lambda: secrets.token_hex(8))
+    server_key: str = field(default_factory=lambda: f"{_PROCESS}:{next(_COUNT)}")
 
     def fingerprint(self) -> str:
         """Of what the author gave: the same key with other content is a conflict."""
@@ -160,6 +166,8 @@ class RoomLog:
     def __init__(self, store: Store, *, history_events: int) -> None:
         self._store = store
         self._history_events = history_events
+        self._fresh = secrets.token_hex(6)
+        """The next epoch, should an append have to begin one."""
 
     async def create(self, room: str, name: str, description: str, owner: str) -> int:
         """Returns the time of creation. Raises Conflict where the id is taken."""
@@ -186,7 +194,7 @@ class RoomLog:
             _APPEND,
             _keys(room, "meta", "log", key, "running", "ids", "now", "turns"),
             [
-                secrets.token_hex(6),
+                self._fresh,
                 epoch,
                 encode_json(dict(append.body)),
                 append.fingerprint(),
@@ -201,6 +209,8 @@ class RoomLog:
             run=True,
         )
         if reply[0] == b"ok":
+            if reply[1].decode() == self._fresh:
+                self._fresh = secrets.token_hex(6)
             return Appended(reply[1].decode(), reply[2], reply[3], reply[4].decode())
         refusal = _REFUSALS.get(reply[0])
         if refusal is None:

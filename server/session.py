@@ -20,6 +20,7 @@ from protocol.model import Participant
 from protocol.names import CloseCode
 from server import logs
 from server.connection import Connection
+from server.flusher import Flusher
 from server.outbox import Outbox, Source
 from server.output import Allowance
 from server.room import Room
@@ -47,6 +48,7 @@ class Session:
         connection: Connection,
         codec: Codec,
         handler: Handler,
+        flusher: Flusher,
         *,
         frames_per_second: int,
         outbox_bytes: tuple[int, int],
@@ -57,13 +59,14 @@ class Session:
         self.codec = codec
         self._connection = connection
         self._handler = handler
+        self._flusher = flusher
         self._rate = Allowance(frames_per_second, frames_per_second, time.monotonic)
         self._bad: deque[float] = deque(maxlen=names.BAD_FRAMES_MAX + 1)
         transport = connection.transport
         self._outbox = Outbox(codec, *outbox_bytes, transport.get_write_buffer_size)
         self._flushing = False
         self._closing: asyncio.Task[None] | None = None
-        connection.on_writable = self._flush
+        connection.on_writable = self.flush
 
     # In
 
@@ -154,21 +157,20 @@ class Session:
     def _flush_soon(self) -> None:
         if not self._flushing:
             self._flushing = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._flusher.add(self)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what waits, if the peer takes it; close where too much does."""
         self._flushing = False
         connection = self._connection
         if self._closing is not None or connection.protocol.state is not State.OPEN:
             self._outbox.take()
-            return
-        if self._outbox.too_slow:
-            self.close(CloseCode.TOO_SLOW, "too slow", reconnect=True)
-            return
-        if not connection.paused:
+        elif not connection.paused:
             self._write()
             if not connection.paused and self._outbox.tell_gaps():
                 self._write()
+        elif self._outbox.too_slow:
+            self.close(CloseCode.TOO_SLOW, "too slow", reconnect=True)
 
     def _write(self) -> None:
         frames = self._outbox.take()

@@ -1,6 +1,7 @@
 """Commands: a warm one, the first in a room, a flood through the link, a viewer that stops reading."""
 
 import asyncio
+import os
 import statistics
 import subprocess
 import time
@@ -24,7 +25,7 @@ MIB = 1024 * 1024
 
 async def warm(server: Process) -> list[Row]:
     rows = []
-    for kind, targeted in (("standard-2", True), ("lite", False)):
+    for kind, targeted in (("standard-3", True), ("lite", False)):
         if targeted:
             rows += await _warm(server, kind, targeted=True)
         else:
@@ -62,14 +63,14 @@ async def first() -> list[Row]:
     Once without spares, once with a container that waits ready.
     """
     ours, theirs = [], []
-    with duet(sandbox_pool="0") as server:
+    with duet(sandbox_pool="0", room_instance_type="standard-3") as server:
         for index in range(FIRST_RUNS):
             ours.append(await _first(server, index))
-            name = f"duet-bench-{index}"
+            name = f"duet-bench-{os.getpid()}-{index}"
             theirs.append(timed(["docker", "run", "--name", name, image_tag("workspace"), "true"]))
             subprocess.run(["docker", "rm", "-f", name], stdout=subprocess.DEVNULL, check=True)
     pooled = []
-    with duet(sandbox_pool="1") as server:
+    with duet(sandbox_pool="1", room_instance_type="standard-3") as server:
         for index in range(FIRST_RUNS):
             await asyncio.sleep(3)  # the pool fills again in the background
             pooled.append(await _first(server, index))
@@ -184,7 +185,7 @@ async def resume(server: Process) -> Row:
         client.send(type="sandbox.start", id=name, instanceType="standard-2")
         await client.until(b'"status":"running"')
         ours.append(time.perf_counter() - began)
-        container = f"duet-bench-resume-{index}"
+        container = f"duet-bench-resume-{os.getpid()}-{index}"
         subprocess.run(
             ["docker", "create", "--name", container, image_tag("workspace"), "sleep", "60"],
             stdout=subprocess.DEVNULL,
