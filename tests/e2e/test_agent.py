@@ -161,6 +161,38 @@ async def test_allow_all_of_this_turn(desk, two):
         )
 
 
+FROM_END = "(box) => box.scrollHeight - box.scrollTop - box.clientHeight"
+
+
+async def test_everyone_stays_at_the_end_while_it_works(desk, two):
+    ada, ben = await two("auto")
+    await (await ada.run("seq 1 20")).is_now("ok")
+    await ada.say("hello")
+    words = ["one", "two", "three", "four", "five", "six", "seven", "eight\n\n"]
+    for number in range(3):
+        desk.script(
+            [f"{word} " for word in words] + [f"<run>echo {number}; ls /; seq 1 9</run>"],
+            [f"{word} " for word in words],
+        )
+        await ada.say(f"@duet look at it {number}")
+        for one in (ada, ben):
+            await is_now(one, "done")
+            await expect(turn(one).get_by_test_id("turn-usage")).to_be_in_viewport()
+            await expect(one.at("jump-latest")).to_have_count(0)
+            assert await one.at("timeline-scroller").evaluate(FROM_END) < 2
+    # Who scrolls up stays there, whatever comes.
+    await ben.at("timeline-scroller").hover()
+    await ben.page.mouse.wheel(0, -400)
+    await expect(ben.at("jump-latest")).to_be_visible()
+    desk.script(["Read on. <run>seq 1 30</run>"], ["Done."])
+    await ada.say("@duet and now")
+    await is_now(ada, "done")
+    await expect(ada.at("jump-latest")).to_have_count(0)
+    await expect(ben.at("jump-latest")).to_have_text(re.compile("new"))
+    await ben.at("jump-latest").click()
+    await expect(turn(ben).get_by_test_id("turn-usage")).to_be_in_viewport()
+
+
 async def test_stop_a_command_and_see_who_waits(desk, two):
     ada, ben = await two("auto")
     command = "echo begun; sleep 1000"

@@ -1,8 +1,9 @@
 /** The conversation in order, with what is being sent at its end. Keeps to the end until the reader
- * scrolls up, and keeps the reader's place when older pages come in above. */
+ * scrolls up (`model/follow.ts`), and keeps the reader's place when older pages come in above. */
 import { useComputed } from "@preact/signals";
 import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { Follow, type Place } from "../model/follow";
 import type { Item } from "../model/room";
 import { dayOf, rowsOf, type Row } from "../model/timeline";
 import { me } from "../state/app";
@@ -17,8 +18,6 @@ import { OutgoingRow } from "./outgoing";
 import { TurnBlock } from "./turn";
 import { Waiting } from "./waiting";
 
-/** Closer to the end than this, in pixels, counts as at the end. */
-const AT_END_PX = 60;
 /** Closer to the start than this, older events are asked for. */
 const NEAR_START_PX = 500;
 
@@ -60,35 +59,42 @@ export function Timeline({ session }: { session: RoomSession }) {
 function useScroll(session: RoomSession, items: readonly Item[], sending: number) {
   const box = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
-  const following = useRef(true);
+  const [follow] = useState(() => new Follow());
   const anchor = useRef<{ element: Element; top: number } | undefined>(undefined);
+  const later = useRef(0);
   const [away, setAway] = useState(false);
   const seen = useRef(0);
   const last = items.at(-1)?.offset ?? -1;
 
   const stick = (): void => {
-    if (following.current && box.current) box.current.scrollTop = box.current.scrollHeight;
+    if (!follow.following || !box.current) return;
+    clearTimeout(later.current);
+    const heldMs = follow.heldMs(performance.now());
+    if (heldMs > 0) return void (later.current = window.setTimeout(stick, heldMs));
+    box.current.scrollTop = box.current.scrollHeight;
+    follow.put(placeOf(box.current));
   };
   const toEnd = (): void => {
-    following.current = true;
+    follow.toEnd();
     setAway(false);
     stick();
   };
   const onScroll = (): void => {
     if (!box.current) return;
-    const { scrollTop, scrollHeight, clientHeight } = box.current;
-    following.current = scrollHeight - scrollTop - clientHeight < AT_END_PX;
-    setAway(!following.current);
+    follow.scrolled(placeOf(box.current), performance.now());
+    setAway(!follow.following);
     anchor.current = firstVisible(box.current);
-    if (scrollTop < NEAR_START_PX) void session.loadOlder();
+    if (box.current.scrollTop < NEAR_START_PX) void session.loadOlder();
   };
   // Rows came in above: what the reader looks at stays where it was.
   const first = items[0]?.offset;
   useLayoutEffect(() => {
     const kept = anchor.current;
-    if (!following.current && kept?.element.isConnected && box.current)
+    if (follow.following) stick();
+    else if (kept?.element.isConnected && box.current) {
       box.current.scrollTop += kept.element.getBoundingClientRect().top - kept.top;
-    else stick();
+      follow.put(placeOf(box.current));
+    }
   }, [first]);
   useLayoutEffect(stick, [items]);
   // What a person sent themselves is always brought into view.
@@ -96,16 +102,41 @@ function useScroll(session: RoomSession, items: readonly Item[], sending: number
     if (sending > 0) toEnd();
   }, [sending]);
   useEffect(() => {
-    if (following.current) seen.current = last;
+    if (follow.following) seen.current = last;
   });
   useEffect(() => {
     const observer = new ResizeObserver(stick);
     observer.observe(box.current!);
     observer.observe(content.current!);
-    return () => observer.disconnect();
+    const unwatch = watchHand(box.current!, () => follow.hand(performance.now()));
+    return () => {
+      observer.disconnect();
+      unwatch();
+      clearTimeout(later.current);
+    };
   }, []);
   const fresh = away ? items.filter((item) => item.offset > seen.current && item.by.id !== me.peek()?.id && !(item.kind === "exec" && item.started.turn)).length : 0;
   return { box, content, onScroll, toEnd, away, fresh };
+}
+
+function placeOf({ scrollTop, scrollHeight, clientHeight }: HTMLElement): Place {
+  return { scrollTop, scrollHeight, clientHeight };
+}
+
+const UP_KEYS: ReadonlySet<string> = new Set(["ArrowUp", "PageUp", "Home", " "]);
+
+/** Calls `moved` while the reader scrolls up or drags; a wheel downwards leads to the end anyway. */
+function watchHand(box: HTMLElement, moved: () => void): () => void {
+  const heard: { readonly [name: string]: (event: Event) => void } = {
+    wheel: (event) => (event as WheelEvent).deltaY < 0 && moved(),
+    touchmove: moved,
+    pointermove: (event) => (event as PointerEvent).buttons > 0 && moved(),
+    keydown: (event) => UP_KEYS.has((event as KeyboardEvent).key) && moved(),
+  };
+  for (const [name, listener] of Object.entries(heard)) box.addEventListener(name, listener, { passive: true });
+  return () => {
+    for (const [name, listener] of Object.entries(heard)) box.removeEventListener(name, listener);
+  };
 }
 
 function firstVisible(box: HTMLElement): { element: Element; top: number } | undefined {
