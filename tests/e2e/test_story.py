@@ -91,6 +91,35 @@ async def test_a_conversation_with_edits_reactions_and_deletions(pair):
         await expect(one.message("Better words")).to_have_count(0)
 
 
+async def test_what_opens_on_a_message_can_be_left(pair):
+    ada, _ = pair
+    await ada.say("Keep me")
+    said = ada.message("Keep me")
+    react, emoji = (
+        said.get_by_test_id("message-react"),
+        ada.page.get_by_role("button", name="React with 🎉"),
+    )
+    await said.hover()
+    await react.click()
+    await expect(emoji).to_be_visible()
+    await ada.page.keyboard.press("Escape")
+    await expect(emoji).to_have_count(0)
+    await expect(react).to_be_focused()
+    await ada.page.keyboard.press("Enter")
+    await expect(emoji).to_be_visible()
+    await ada.at("room-title").click()
+    await expect(emoji).to_have_count(0)
+    await said.hover()
+    await said.get_by_test_id("message-delete").click()
+    await ada.input.focus()
+    await expect(ada.at("message-delete-confirm")).to_have_count(0)
+    await said.hover()
+    await said.get_by_test_id("message-delete").click()
+    await ada.page.keyboard.press("Escape")
+    await expect(said.get_by_test_id("message-delete")).to_be_focused()
+    await expect(said).to_have_text("Keep me")
+
+
 async def test_markdown_and_code_blocks_render(pair):
     ada, ben = pair
     await ada.say(

@@ -1,7 +1,7 @@
 /** A message: its words, reactions, and what its reader or author can do with it. */
 import { useComputed } from "@preact/signals";
 import { memo } from "preact/compat";
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { MessageItem } from "../model/room";
 import { reactionsOf } from "../model/room";
 import { me } from "../state/app";
@@ -64,22 +64,65 @@ export function Reactions({ id, session }: { id: string; session: RoomSession })
   );
 }
 
-function Tools({ item, session, onEdit }: Props & { onEdit: () => void }) {
-  const [menu, setMenu] = useState<"react" | "delete">();
-  const mine = item.by.id === me.value?.id;
-  const react = (emoji: string): void => {
+/** An open menu holds the focus of the button it stands for, and gives it back. It closes by Escape,
+ * wherever the focus is, and when something else is clicked or focused. */
+function useMenu<Name extends string>() {
+  const box = useRef<HTMLDivElement>(null);
+  const [menu, setMenu] = useState<Name>();
+  const opened = useRef<Name | undefined>(undefined);
+  const back = useRef(false);
+  const close = (refocus: boolean): void => {
+    back.current = refocus;
     setMenu(undefined);
+  };
+  useLayoutEffect(() => {
+    const from = opened.current;
+    opened.current = menu;
+    if (menu) box.current?.querySelector("button")?.focus();
+    else if (from && back.current) box.current?.querySelector<HTMLElement>(`[data-menu=${from}]`)?.focus();
+  }, [menu]);
+  // Not after the next paint: a key may come sooner.
+  useLayoutEffect(() => {
+    if (!menu) return;
+    const onKey = (event: KeyboardEvent): void => {
+      if (event.key !== "Escape") return;
+      event.stopPropagation();
+      close(true);
+    };
+    const onElsewhere = (event: Event): void => {
+      if (!box.current?.contains(event.target as Node)) close(false);
+    };
+    document.addEventListener("keydown", onKey, true);
+    document.addEventListener("pointerdown", onElsewhere, true);
+    document.addEventListener("focusin", onElsewhere, true);
+    return () => {
+      document.removeEventListener("keydown", onKey, true);
+      document.removeEventListener("pointerdown", onElsewhere, true);
+      document.removeEventListener("focusin", onElsewhere, true);
+    };
+  }, [menu]);
+  return { box, menu, open: setMenu, close };
+}
+
+/** A click without a pointer: by Enter or Space. */
+const byKey = (event: MouseEvent): boolean => event.detail === 0;
+
+function Tools({ item, session, onEdit }: Props & { onEdit: () => void }) {
+  const { box, menu, open, close } = useMenu<"react" | "delete">();
+  const mine = item.by.id === me.value?.id;
+  const react = (emoji: string, event: MouseEvent): void => {
+    close(byKey(event));
     void session.react(item.id, emoji, true).catch(tell);
   };
   const remove = (): void => {
-    setMenu(undefined);
+    close(false);
     session.delete(item.id).then(() => say("Message deleted"), tell);
   };
   return (
-    <div class={`tools${menu ? " open" : ""}`} role="group" aria-label="Message actions" onKeyDown={(event) => event.key === "Escape" && setMenu(undefined)}>
+    <div ref={box} class={`tools${menu ? " open" : ""}`} role="group" aria-label="Message actions">
       {menu === "react" &&
         EMOJI.map((emoji) => (
-          <button key={emoji} class="icon-only" aria-label={`React with ${emoji}`} onClick={() => react(emoji)}>
+          <button key={emoji} class="icon-only" aria-label={`React with ${emoji}`} onClick={(event) => react(emoji, event)}>
             {emoji}
           </button>
         ))}
@@ -88,14 +131,14 @@ function Tools({ item, session, onEdit }: Props & { onEdit: () => void }) {
           <button class="small bad" data-testid="message-delete-confirm" onClick={remove}>
             Delete for everyone
           </button>
-          <button class="small" onClick={() => setMenu(undefined)}>
+          <button class="small" data-testid="message-keep" onClick={(event) => close(byKey(event))}>
             Keep
           </button>
         </>
       )}
       {!menu && (
         <>
-          <button class="icon-only" title="React" aria-label="React" data-testid="message-react" onClick={() => setMenu("react")}>
+          <button class="icon-only" title="React" aria-label="React" data-testid="message-react" data-menu="react" onClick={() => open("react")}>
             <Icon name="smile" />
           </button>
           {mine && (
@@ -103,7 +146,7 @@ function Tools({ item, session, onEdit }: Props & { onEdit: () => void }) {
               <button class="icon-only" title="Edit" aria-label="Edit" data-testid="message-edit" onClick={onEdit}>
                 <Icon name="edit" />
               </button>
-              <button class="icon-only" title="Delete" aria-label="Delete" data-testid="message-delete" onClick={() => setMenu("delete")}>
+              <button class="icon-only" title="Delete" aria-label="Delete" data-testid="message-delete" data-menu="delete" onClick={() => open("delete")}>
                 <Icon name="trash" />
               </button>
             </>
