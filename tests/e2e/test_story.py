@@ -286,6 +286,16 @@ async def test_an_unknown_room_says_so_and_offers_to_make_it(arrive):
     assert ada.room == "not-there-yet"
 
 
+async def test_a_room_that_is_deleted_while_open_says_just_that(arrive, server):
+    room = await server.new_room(name="Short room")
+    ada = await arrive("Ada", f"/r/{room}")
+    await expect(ada.at("empty-room")).to_be_visible()
+    await server.http("DELETE", f"/api/rooms/{room}")
+    await expect(ada.at("room-problem")).to_have_attribute("data-code", "deleted")
+    await expect(ada.at("room-problem")).to_contain_text("was removed while you were here")
+    await expect(ada.at("room-problem")).not_to_contain_text("mistyped")
+
+
 async def test_history_loads_as_one_scrolls_up(arrive, server):
     room = await server.new_room(name="Long room")
     async with server.client() as bot:

@@ -153,13 +153,18 @@ const TITLES: { readonly [code: string]: string } = {
 
 function RoomProblem({ session, problem }: { session: RoomSession; problem: Problem }) {
   const unknown = problem.code === "unknown_room" || problem.code === "deleted";
+  const gone = problem.code === "deleted";
   const makeable = unknown && /^[a-z0-9][a-z0-9_-]{0,63}$/u.test(session.id);
   return (
     <div class="welcome inner" data-testid="room-problem" data-code={problem.code}>
       <div class="sheet">
         <h2>{TITLES[problem.code] ?? "This room can't be opened"}</h2>
         <p class="soft">
-          {unknown ? (
+          {gone ? (
+            <>
+              <b>{session.id}</b> was removed while you were here. You can make a new room in its place.
+            </>
+          ) : unknown ? (
             <>
               No room is called <b>{session.id}</b>. The link may be mistyped, or the room was removed.
             </>
