@@ -340,9 +340,15 @@ async def test_what_cannot_be_sent_says_why(pair):
     await ada.input.fill("/run ")
     await ada.input.press("Enter")
     await expect(ada.at("composer-problem")).to_contain_text("Type a command")
+    for none in ("/bogus", "!"):
+        await ada.input.fill(none)
+        await ada.input.press("Enter")
+        await expect(ada.at("composer-problem")).to_contain_text("space before it")
+        await expect(ada.input).to_have_value(none)
+    await ada.say(" /bogus")
     await ada.say("short enough")
     await expect(ada.at("composer-problem")).to_have_count(0)
-    await expect(ben.at("message")).to_have_text(["short enough"])
+    await expect(ben.at("message")).to_have_text(["/bogus", "short enough"])
 
 
 async def test_a_flood_leaves_the_room_usable(pair):

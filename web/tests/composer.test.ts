@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { History, mentionAt, parse, refusal } from "../src/model/composer";
+import { History, mentionAt, parse, refusal, unknownCommand } from "../src/model/composer";
 
 describe("parse", () => {
   it.each([
@@ -35,6 +35,32 @@ describe("refusal", () => {
     expect(refusal({ mode: "run", text: "" }, {})).toMatch(/command/u);
     expect(refusal({ mode: "message", text: "" }, {})).toBeDefined();
     expect(refusal({ mode: "message", text: "a\0b" }, {})).toMatch(/NUL/u);
+  });
+});
+
+describe("unknownCommand", () => {
+  it.each([
+    ["/bogus", "message"],
+    ["/Bogus and more", "message"],
+    ["/rnu\nls", "ask"],
+    ["!", "message"],
+    ["! ", "run"],
+  ] as const)("tells of %j in %s mode", (raw, mode) => {
+    expect(unknownCommand(raw, mode)).toMatch(/space before it/u);
+  });
+  it.each([
+    ["/run ls", "message"],
+    ["/ask", "message"],
+    ["!ls", "message"],
+    ["/etc/hosts is empty", "message"],
+    ["/", "message"],
+    ["// a comment", "message"],
+    ["/env", "run"],
+    [" /bogus", "message"],
+    [" !", "message"],
+    ["and/or", "message"],
+  ] as const)("lets %j pass in %s mode", (raw, mode) => {
+    expect(unknownCommand(raw, mode)).toBeUndefined();
   });
 });
 

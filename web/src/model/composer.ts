@@ -30,6 +30,20 @@ export function mentionAt(text: string, caret: number, name: string): { from: nu
   return { from: caret - typed.length - 1, to: caret };
 }
 
+/** What looks like a command of the composer; a path such as /etc/hosts does not. */
+const SLASH = /^(\/[a-z][\w-]*)(?:\s|$)/iu;
+const COMMANDS: ReadonlySet<string> = new Set(["/run", "/ask"]);
+const ANYWAY = "Put a space before it to send it as it is.";
+
+/** Why what was meant as a command is none, or undefined. `raw` is what stands in the box. */
+export function unknownCommand(raw: string, mode: Mode): string | undefined {
+  if (raw.trimEnd() === "!") return `Type a command after the !, such as !ls. ${ANYWAY}`;
+  const slash = SLASH.exec(raw)?.[1];
+  // In a shell it is the path of a program.
+  if (!slash || mode === "run" || COMMANDS.has(slash)) return undefined;
+  return `There is no command ${slash}. /run or ! runs a command in the sandbox, /ask asks the agent. ${ANYWAY}`;
+}
+
 const EMPTY: { readonly [mode in Mode]: string } = {
   message: "Type something first.",
   run: "Type a command to run, such as ls.",

@@ -1,6 +1,6 @@
 /** Where a person types: a message, a command for the sandbox, or a question to the agent. */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { History, mentionAt, parse, refusal, type Mode } from "../model/composer";
+import { History, mentionAt, parse, refusal, unknownCommand, type Mode } from "../model/composer";
 import { agentOf } from "../state/agent";
 import { limits } from "../state/app";
 import type { RoomSession } from "../state/room-session";
@@ -70,10 +70,11 @@ export function Composer({ session, label }: { session: RoomSession; label: stri
   }, []);
 
   const send = (): void => {
-    const why = refusal(typed, limits.value);
+    const why = unknownCommand(text, chosen) ?? refusal(typed, limits.value);
     if (why) return void (text.trim() || mode === "run" ? setProblem(why) : undefined);
     session.say(typed.mode, typed.text);
-    lines.push(PREFIX[typed.mode] + typed.text);
+    const line = PREFIX[typed.mode] + typed.text;
+    lines.push(unknownCommand(line, "message") ? ` ${line}` : line);
     storage.write(`history.${session.id}`, JSON.stringify(lines.lines));
     typing.stop();
     change("");
