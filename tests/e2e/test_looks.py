@@ -226,3 +226,36 @@ async def test_output_is_not_read_aloud(arrive, server):
     await ada.at("exec-stop").click()
     await ada.exec("echo loud; sleep 1000").is_now("cancelled")
     assert await ada.at("exec-end").evaluate(closest) == "polite"
+
+
+async def test_a_new_room_can_be_made_however_many_there_are(arrive, server):
+    rooms = [await server.new_room(name=f"Room number {number}") for number in range(8)]
+    ada = await arrive("Ada", f"/r/{rooms[0]}", viewport={"width": 1280, "height": 400})
+    await expect(ada.at("room-list").locator(f"[data-room={rooms[-1]}]")).to_have_count(1)
+    await expect(ada.at("new-room")).to_be_in_viewport(ratio=1)
+    await ada.at("new-room").click()
+    await expect(ada.at("rooms-panel").get_by_test_id("new-room-create")).to_be_in_viewport(ratio=1)
+
+
+async def test_one_clock_in_a_conversation(arrive, server):
+    ada = await arrive("Ada", f"/r/{await server.new_room()}", locale="en-US", timezone_id="UTC")
+    for text in ("one", "two"):
+        await ada.say(text)
+    times = ada.at("timeline").locator("time")
+    await expect(times).to_have_count(2)
+    first, second = sorted(await times.all_text_contents(), key=len, reverse=True)
+    assert first.rstrip("APM\u202f ") in (second, first)
+    assert int(second.partition(":")[0]) <= 12
+
+
+async def test_the_tools_of_a_message_leave_the_one_above_readable(arrive, server):
+    ada = await arrive("Ada", f"/r/{await server.new_room()}")
+    for text in ("above", "below"):
+        await ada.say(text)
+    above, below = ada.message("above"), ada.message("below")
+    await below.hover()
+    covered = below.locator(".tools").locator("button").first
+    under = await above.bounding_box()
+    over = await covered.bounding_box()
+    # The line's own leading may be touched, its letters not.
+    assert under["y"] + under["height"] - over["y"] < 4

@@ -17,6 +17,7 @@ export function TerminalCard({ item, session, output }: { item: ExecItem; sessio
     setShown(!shown);
     if (!shown && output.partial) void output.loadAll(session.read);
   };
+  const look = (): void => (open ? session.closeTerminal() : void (session.terminal.value = { exec: item.id }));
   // A shell is left by its last command's code, which tells nothing of the terminal.
   const mark = end && (end.ok || end.reason === "command_failed") ? "ok" : end ? markOf(end) : "go";
   return (
@@ -28,8 +29,8 @@ export function TerminalCard({ item, session, output }: { item: ExecItem; sessio
         </span>
         {end ? <EndMeta end={end} /> : <Elapsed item={item} />}
         {!end && (
-          <button class="small" data-testid="terminal-open" aria-pressed={open} onClick={() => (session.terminal.value = { exec: item.id })}>
-            {open ? "Shown" : "Open"}
+          <button class="small" data-testid="terminal-open" aria-expanded={open} onClick={look}>
+            {open ? "Hide" : "Open"}
           </button>
         )}
         {!end && <StopButton item={item} session={session} />}

@@ -178,9 +178,13 @@ function Skeleton() {
 
 const dayFormat = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long" });
 const timeFormat = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });
-/** Beside a grouped message there is room for little. */
-const shortFormat = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit", hourCycle: "h23" });
 const fullFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });
+
+/** The same clock without its "PM": beside a grouped message there is room for little. */
+function shortTime(ts: number): string {
+  const parts = timeFormat.formatToParts(ts).filter((part) => part.type !== "dayPeriod");
+  return parts.map((part) => part.value).join("").trim();
+}
 
 function dayInWords(ts: number): string {
   const today = dayOf(Date.now());
@@ -227,7 +231,7 @@ const RowView = memo(
     if (row.kind === "day" || !item) return <div class="day">{row.kind === "day" && dayInWords(row.ts)}</div>;
     const time = (
       <time dateTime={new Date(item.ts).toISOString()} title={fullFormat.format(item.ts)}>
-        {(head ? timeFormat : shortFormat).format(item.ts)}
+        {head ? timeFormat.format(item.ts) : shortTime(item.ts)}
       </time>
     );
     return (
