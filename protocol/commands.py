@@ -153,7 +153,7 @@ class ExecCancel(Command):
 class ExecRead(Command):
     type: Literal["exec.read"] = "exec.read"
     exec: Id
-    stream: names.Stream = "stdout"
+    stream: names.Stream | None = None
     at: Offset
     limit: Annotated[int, Field(ge=1, le=names.READ_LIMIT_MAX_BYTES)] = (
         names.READ_LIMIT_DEFAULT_BYTES

@@ -186,7 +186,7 @@ class Manager:
                 await self._met()
         known = self._registry.get(sandbox.id)
         if known is not None:
-            active = known.active
+            active = known.active and known.status != "stopping"
             if not active:
                 self._registry.admit(known)
             known.respec(sandbox)

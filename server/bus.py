@@ -115,7 +115,10 @@ class Bus:
         if room is None:
             return
         if kind == b"message":
-            self._on_payload(room, reply[2])
+            try:
+                self._on_payload(room, reply[2])
+            except Exception:  # one room's trouble must not end the delivery to all
+                log.exception("a delivery failed", room=room)
         elif kind == b"subscribe":
             future = self._confirmed.get(name)
             if future is not None and not future.done():

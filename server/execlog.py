@@ -37,11 +37,13 @@ class StreamWriter:
         self._tail_bytes = tail_bytes
         self._kept_s = kept_s
         self._tail: deque[tuple[int, int]] = deque()
+        self._tail_size = 0
         self.stored = 0
 
     def resume(self, tail: Iterable[tuple[int, int]], stored: int) -> None:
         """Begin with a tail of blobs, each by offset and size, stored up to an offset."""
         self._tail = deque(tail)
+        self._tail_size = sum(size for _, size in self._tail)
         self.stored = stored
 
     def commands(self, kept: Kept, *, last: bool = False) -> list[Sequence[Argument]]:
@@ -59,9 +61,10 @@ class StreamWriter:
             place = piece.at.to_bytes(_PLACE_BYTES, "big")
             made.append(("ZADD", self._tail_key, piece.at, place + (piece.data or b"")))
             self._tail.append((piece.at, piece.end - piece.at))
+            self._tail_size += piece.end - piece.at
         if made and made[-1][0] == "ZADD":
-            while sum(size for _, size in self._tail) - self._tail[0][1] >= self._tail_bytes:
-                self._tail.popleft()
+            while self._tail_size - self._tail[0][1] >= self._tail_bytes:
+                self._tail_size -= self._tail.popleft()[1]
             made.append(("ZREMRANGEBYSCORE", self._tail_key, "-inf", f"({self._tail[0][0]}"))
             made.append(("EXPIRE", self._tail_key, self._kept_s))
         self.stored = kept.end
@@ -107,6 +110,14 @@ class ExecLog:
             (int.from_bytes(blob[:_PLACE_BYTES], "big"), len(blob) - _PLACE_BYTES) for blob in blobs
         ]
         writer.resume(tail, stored)
+
+    def layout(self, end: int, *, known: bool) -> list[tuple[int, int, bool]]:
+        """Of a stream that ended at `end`: spans, and whether their bytes can still be read."""
+        if not known:
+            return [(0, end, False)]
+        head, tail = min(self._head_bytes, end), max(self._head_bytes, end - self._tail_bytes)
+        spans = [(0, head, True), (head, min(tail, end), False), (tail, end, True)]
+        return [span for span in spans if span[0] < span[1]]
 
     async def store(self, commands: Sequence[Sequence[Argument]]) -> None:
         await self._store.pipeline(commands)

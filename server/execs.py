@@ -3,12 +3,12 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from protocol.codec import JSON
 from protocol.commands import Exec
-from protocol.errors import DuetError, LimitReached, UnknownExec, UnknownRoom
+from protocol.errors import DuetError, LimitReached, Unavailable, UnknownExec, UnknownRoom
 from protocol.model import Participant, PtySize
 from sandbox.errors import Detached, SandboxError, SandboxUnavailable
 from sandbox.manager import Manager
@@ -30,6 +30,8 @@ from server.running import (
     result_of,
     short_id,
     started_fields,
+    streams_of,
+    unavailable,
 )
 from server.view import TerminalView
 
@@ -77,12 +79,17 @@ class Execs:
         run.takes_input = request.stdin or request.pty is not None
         run.view = None if request.pty is None else TerminalView(by.id, request.pty)
         self._begin(room, run)
+        started = self._started(room, by, request, run, turn)
         try:
-            started = self._started(room, by, request, run, turn)
             appended = await self._roomlog.append(room.id, started)
-        except BaseException:
-            self._forget(room, exec_id)
+        except BaseException as error:
+            if isinstance(error, Unavailable | asyncio.CancelledError):
+                # The answer is lost, not the question: what the log may hold must have its end.
+                self._tasks.create_task(self._end_unrun(room, by, run, started))
+            else:
+                self._forget(room, exec_id)
             raise
+        run.stored = True
         if appended.answer != exec_id:
             self._forget(room, exec_id)
             return appended, self._runs.get(appended.answer)
@@ -90,6 +97,27 @@ class Execs:
         work = result_of(self._manager, sandbox, request, run, self._config)
         self._tasks.create_task(self._live_and_end(room, author(by), run, work))
         return appended, run
+
+    async def _end_unrun(self, room: Room, by: Participant, run: Run, started: Append) -> None:
+        """Find out whether a start was stored after all, and tell that it was not run."""
+        wait_s = _RETRY_MIN_S
+        while True:
+            try:
+                appended = await self._roomlog.append(room.id, started)
+            except Unavailable:
+                await asyncio.sleep(wait_s)
+                wait_s = min(wait_s * 2, _RETRY_MAX_S)
+            except DuetError:
+                self._forget(room, run.exec)
+                return
+            else:
+                break
+        if appended.answer != run.exec:
+            self._forget(room, run.exec)
+            return
+        run.stored = True
+        message = "The history store did not answer in time, so the command was not run."
+        await self._live_and_end(room, author(by), run, unavailable(message))
 
     def _run(self, room: Room, exec_id: str) -> Run:
         head = {"room": room.id, "exec": exec_id}
@@ -159,6 +187,10 @@ class Execs:
         except SandboxError:
             return 0
 
+    async def streams(self, exec_id: str) -> Collection[str]:
+        """The names of the streams that an exec has printed to."""
+        return await streams_of(self._execlog, self._runs.get(exec_id), exec_id)
+
     async def read(
         self, exec_id: str, stream: str, span: tuple[int, int]
     ) -> tuple[list[Piece], int, Order]:
@@ -183,6 +215,7 @@ class Execs:
         """Go on with an exec that outlived its server, or tell the end that nobody saw."""
         started = running.started.event()
         run = self._run(room, exec_id)
+        run.stored = True
         run.takes_input = bool(started.get("stdin")) or "pty" in started
         if "pty" in started:
             size = PtySize.model_validate(started["pty"])
@@ -231,7 +264,7 @@ class Execs:
             log.info("a command goes on without this server", exec=run.exec)
             run.let_go()
         finally:
-            self._live.get(room.id, set()).discard(run.exec)
+            self._over(room.id, run.exec)
 
     async def _tell_end(
         self, room: Room, run: Run, by: Mapping[str, Any], fields: dict[str, Any]
@@ -245,8 +278,10 @@ class Execs:
                     run.process.confirm()
                 if not run.streams:
                     await self._execlog.store_ends(room.id, run.exec, {}, run.order)
-            except (UnknownRoom, UnknownExec):
+            except (UnknownRoom, UnknownExec) as error:
                 self._forget(room, run.exec)
+                if isinstance(error, UnknownRoom):
+                    await self._destroy_sandbox(room.id)
                 break
             except DuetError as error:
                 log.warning("an end is not stored yet", exec=run.exec, error=error.message)
@@ -278,7 +313,20 @@ class Execs:
     def _forget(self, room: Room, exec_id: str) -> None:
         self._runs.pop(exec_id, None)
         room.execs.pop(exec_id, None)
-        self._live.get(room.id, set()).discard(exec_id)
+        self._over(room.id, exec_id)
+
+    def _over(self, room_id: str, exec_id: str) -> None:
+        live = self._live.get(room_id, set())
+        live.discard(exec_id)
+        if not live:
+            self._live.pop(room_id, None)
+
+    async def _destroy_sandbox(self, room_id: str) -> None:
+        """The room was deleted under a command, which may have brought its sandbox back."""
+        try:
+            await self._manager.destroy(self._sandbox_of(room_id).id)
+        except SandboxError as error:
+            log.warning("a deleted room's sandbox is left", room=room_id, error=error.message)
 
 
 async def _unknown_end(started: Mapping[str, Any]) -> ExecResult:

@@ -18,6 +18,7 @@ from protocol.errors import (
     LimitReached,
     NotJoined,
     UnknownExec,
+    UnknownRoom,
 )
 from protocol.model import Participant
 from protocol.shapes import Limits
@@ -104,7 +105,7 @@ class Handlers:
     def gone(self, session: Session) -> None:
         self.sessions.discard(session)
         for room in list(session.rooms.values()):
-            room.detach(session, entered=True)
+            room.detach(session)
         session.rooms.clear()
         self._hub.sandboxes.forget_listener(session)
 
@@ -114,12 +115,11 @@ class Handlers:
     # Rooms
 
     async def _join(self, session: Session, command: c.Join) -> None:
-        entered = command.room in session.rooms
-        if not entered and len(session.rooms) >= names.SESSION_ROOMS:
+        if command.room not in session.rooms and len(session.rooms) >= names.SESSION_ROOMS:
             message = f"A session can be in {names.SESSION_ROOMS} rooms; leave one first."
             raise LimitReached(message)
         since = None if command.since is None else (command.since.epoch, command.since.offset)
-        request = JoinRequest(command.ref, since, command.output, entered)
+        request = JoinRequest(command.ref, since, command.output)
         room = await self._hub.open(command.room)
         session.rooms[command.room] = room
         try:
@@ -129,19 +129,21 @@ class Handlers:
             raise
 
     async def _leave(self, session: Session, command: c.Leave) -> None:
-        room = self._joined(session, command.room)
+        room = await self._joined(session, command.room)
         del session.rooms[command.room]
-        room.detach(session, entered=True)
+        room.detach(session)
         session.reply(command.ref, {"type": "ack"})
 
-    def _joined(self, session: Session, room_id: str) -> Room:
+    async def _joined(self, session: Session, room_id: str) -> Room:
+        """Raises UnknownRoom, or NotJoined for one that is there."""
         room = session.rooms.get(room_id)
         if room is None:
+            await self._hub.roomlog.room(room_id)
             raise NotJoined(f"Join the room {room_id!r} first.")
         return room
 
     async def _say(self, session: Session, command: c.Say) -> None:
-        self._joined(session, command.room)
+        await self._joined(session, command.room)
         stored = await self._hub.say(
             command.room, session.participant, command.text, command.key, command.reply_to
         )
@@ -151,27 +153,28 @@ class Handlers:
             await self._ask_too(session, command, stored.answer)
 
     async def _edit(self, session: Session, command: c.Edit) -> None:
-        self._joined(session, command.room)
+        await self._joined(session, command.room)
         stored = await self._hub.edit(command.room, session.participant, command.id, command.text)
         session.reply(command.ref, {"type": "ack", "offset": stored.offset})
 
     async def _delete(self, session: Session, command: c.Delete) -> None:
-        self._joined(session, command.room)
+        await self._joined(session, command.room)
         stored = await self._hub.delete_message(command.room, session.participant, command.id)
         session.reply(command.ref, {"type": "ack", "offset": stored.offset})
 
     async def _react(self, session: Session, command: c.React) -> None:
-        self._joined(session, command.room)
+        await self._joined(session, command.room)
         stored = await self._hub.react(
             command.room, session.participant, command.id, command.emoji, on=command.on
         )
         session.reply(command.ref, {"type": "ack", "offset": stored.offset})
 
     async def _typing(self, session: Session, command: c.Typing) -> None:
-        self._hub.typing(self._joined(session, command.room), session, on=command.on)
+        room = await self._joined(session, command.room)
+        self._hub.typing(room, session, on=command.on)
 
     async def _history(self, session: Session, command: c.History) -> None:
-        self._joined(session, command.room)
+        await self._joined(session, command.room)
         page = await self._hub.page(
             command.room, before=command.before, after=command.after, limit=command.limit
         )
@@ -183,7 +186,7 @@ class Handlers:
         if command.room is None:
             await self._exec_solo(session, command)
             return
-        room = self._joined(session, command.room)
+        room = await self._joined(session, command.room)
         stored, _run = await self._hub.execs.start(room, session.participant, command)
         ack = {"type": "ack", "offset": stored.offset, "exec": stored.answer}
         session.reply(command.ref, ack)
@@ -195,22 +198,25 @@ class Handlers:
         exec_id = found if isinstance(found, str) else found.exec
         session.reply(command.ref, {"type": "ack", "exec": exec_id})
 
-    def _run(self, session: Session, exec_id: str) -> Run:
+    async def _run(self, session: Session, exec_id: str) -> Run:
         """A run of a room this session is in, or of a sandbox without one."""
         if exec_id.startswith(MARK):
             return self._hub.sandboxes.solo.find(exec_id)
-        self._check_room(session, exec_id)
+        await self._check_room(session, exec_id)
         return self._hub.execs.find(exec_id)
 
-    def _check_room(self, session: Session, exec_id: str) -> dict[str, str]:
+    async def _check_room(self, session: Session, exec_id: str) -> dict[str, str]:
         """The room whose name an exec id begins with. Raises UnknownExec or NotJoined."""
         room_id, dot, _ = exec_id.rpartition(".")
         if not dot:
             raise UnknownExec("There is no such command.")
-        return {"room": self._joined(session, room_id).id}
+        try:
+            return {"room": (await self._joined(session, room_id)).id}
+        except UnknownRoom:
+            raise UnknownExec("There is no such command.") from None
 
     async def _exec_input(self, session: Session, command: c.ExecInput) -> None:
-        run = self._run(session, command.exec)
+        run = await self._run(session, command.exec)
         if not run.takes_input:
             raise Invalid("This command takes no input; start it with stdin or a pty.")
         if run.ended:
@@ -219,7 +225,7 @@ class Handlers:
         session.reply(command.ref, {"type": "ack"})
 
     async def _exec_resize(self, session: Session, command: c.ExecResize) -> None:
-        run = self._run(session, command.exec)
+        run = await self._run(session, command.exec)
         if run.view is None:
             raise no_terminal()
         process = await run.running()
@@ -232,7 +238,8 @@ class Handlers:
         run.place.broadcast(Outgoing({"type": "exec.resized", **run.head, **size}))
 
     async def _exec_signal(self, session: Session, command: c.ExecSignal) -> None:
-        process = await self._run(session, command.exec).running()
+        run = await self._run(session, command.exec)
+        process = await run.running()
         try:
             await process.signal(command.signal)
         except InvalidSpec as error:
@@ -243,18 +250,23 @@ class Handlers:
         if command.exec.startswith(MARK):
             await self._hub.sandboxes.solo.cancel(command.exec)
         else:
-            room = self._check_room(session, command.exec)["room"]
+            room = (await self._check_room(session, command.exec))["room"]
             await self._hub.execs.cancel(room, command.exec)
         session.reply(command.ref, {"type": "ack"})
 
+    async def _only_stream(self, exec_id: str) -> str:
+        """The stream meant where none is named: a terminal has one, other commands say stdout."""
+        execs = self._hub.sandboxes.solo if exec_id.startswith(MARK) else self._hub.execs
+        return "pty" if "pty" in await execs.streams(exec_id) else "stdout"
+
     async def _exec_read(self, session: Session, command: c.ExecRead) -> None:
-        stream = command.stream
+        stream = command.stream or await self._only_stream(command.exec)
         span = (command.at, command.at + command.limit)
         head = {"exec": command.exec}
         if command.exec.startswith(MARK):
             pieces, end, order = await self._hub.sandboxes.solo.read(command.exec, stream, span)
         else:
-            head |= self._check_room(session, command.exec)
+            head |= await self._check_room(session, command.exec)
             pieces, end, order = await self._hub.execs.read(command.exec, stream, span)
         head |= {} if command.ref is None else {"ref": command.ref}
         frames = kept_frames(head, {stream: pieces}, order)
@@ -274,44 +286,44 @@ class Handlers:
             session.send_error(error, None)
 
     async def _ask(self, session: Session, command: c.Ask) -> None:
-        self._joined(session, command.room)
+        await self._joined(session, command.room)
         turn = await self._agent.ask(
             command.room, session.participant, command.text, key=command.key
         )
         session.reply(command.ref, {"type": "ack", "turn": turn})
 
     async def _agent_stop(self, session: Session, command: c.AgentStop) -> None:
-        self._joined(session, command.room)
+        await self._joined(session, command.room)
         self._agent.stop(command.room, command.turn, session.participant)
         session.reply(command.ref, {"type": "ack"})
 
     async def _agent_decide(self, session: Session, command: c.AgentDecide) -> None:
-        self._joined(session, command.room)
+        await self._joined(session, command.room)
         await self._agent.decide(command.room, session.participant, command)
         session.reply(command.ref, {"type": "ack"})
 
     # Sandboxes by id
 
-    def _may(self, session: Session, sandbox: str) -> None:
+    async def _may(self, session: Session, sandbox: str) -> None:
         """A room's sandbox is for those who are in the room. Raises NotJoined."""
         name = sandbox.strip().lower()
         if name.startswith(ROOM_PREFIX):
-            self._joined(session, name.removeprefix(ROOM_PREFIX))
+            await self._joined(session, name.removeprefix(ROOM_PREFIX))
 
     async def _sandbox_start(self, session: Session, command: c.SandboxStart) -> None:
-        self._may(session, command.id)
+        await self._may(session, command.id)
         record = await self._hub.sandboxes.start(command, session)
         session.reply(command.ref, {"type": "ack", "sandbox": record})
 
     async def _sandbox_kill(self, session: Session, command: c.SandboxKill) -> None:
-        self._may(session, command.id)
+        await self._may(session, command.id)
         record = await self._hub.sandboxes.kill(command.id, session)
         session.reply(command.ref, {"type": "ack", "sandbox": record})
 
     async def _sandbox_destroy(self, session: Session, command: c.SandboxDestroy) -> None:
-        self._may(session, command.id)
-        await self._hub.sandboxes.destroy(command.id, session)
-        session.reply(command.ref, {"type": "ack"})
+        await self._may(session, command.id)
+        record = await self._hub.sandboxes.destroy(command.id, session)
+        session.reply(command.ref, {"type": "ack", "sandbox": record})
 
     async def _sandbox_list(self, session: Session, command: c.SandboxList) -> None:
         records = self._hub.sandboxes.list()

@@ -8,7 +8,7 @@ import secrets
 from contextlib import suppress
 from typing import Any, Protocol
 
-from protocol.errors import DuetError, Unavailable
+from protocol.errors import DuetError, Unavailable, UnknownRoom
 from protocol.model import Participant
 from sandbox.errors import SandboxError
 from sandbox.manager import Manager
@@ -101,7 +101,9 @@ class Hub:
             await asyncio.sleep(IDLE_S)
             idle = {room.id for room in self.rooms.values() if room.idle}
             for room_id in idle & before:
-                await self._drop(self.rooms[room_id])
+                room = self.rooms.get(room_id)
+                if room is not None and room.idle:
+                    await self._drop(room)
             before = idle
 
     # What participants do
@@ -110,6 +112,7 @@ class Hub:
         self, room_id: str | None, name: str, description: str, by: Participant
     ) -> dict[str, Any]:
         room_id = room_id or _fresh_room_id()
+        await self._clear_place(room_id)
         await self.roomlog.create(room_id, name or room_id, description, by.id)
         return await self.describe(room_id)
 
@@ -139,9 +142,9 @@ class Hub:
         """Delete a room with its sandbox; returns what could not be done, in words."""
         await self.roomlog.room(room_id)
         await self.agent.stop_room(room_id)
-        errors = await self._destroy_sandbox(room_id)
+        # The log first: while it is there, a command may bring the sandbox back.
         await self.roomlog.delete(room_id)
-        return errors
+        return await self._destroy_sandbox(room_id)
 
     async def clean(self, room_id: str, by: Participant) -> list[str]:
         """Clear history and destroy the sandbox; returns what could not be done, in words."""
@@ -236,6 +239,17 @@ class Hub:
                 # The state itself is the manager's, and `joined` tells it to who missed this.
                 with suppress(DuetError):
                     await self._append(room_id, Append(body))
+
+    async def _clear_place(self, room_id: str) -> None:
+        """A new room must not be given the files of an old one of its name."""
+        if self.manager.get(sandbox_name(room_id)) is None:
+            return
+        with suppress(UnknownRoom):
+            await self.roomlog.room(room_id)
+            return  # it is there: creating it will say so
+        if errors := await self._destroy_sandbox(room_id):
+            message = f"An old room of this name has left its sandbox: {errors[0]}"
+            raise Unavailable(message, retry_after_ms=1000)
 
     async def _destroy_sandbox(self, room_id: str) -> list[str]:
         try:

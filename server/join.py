@@ -22,6 +22,8 @@ _REPLAY_OUTPUT_BYTES = 512 * 1024
 """Output of commands that ended while a client was away, sent along; the rest is a gap."""
 _FRAME_ROOM_BYTES = names.SERVER_FRAME_BYTES - 16 * 1024
 _FINISHED = b'{"type":"agent.finished",'
+_EXECS_BYTES = 96 * 1024
+_SHORT_CHARS = 80
 _PARTICIPANTS_MAX = 500
 """Participants named in `joined`: the frame has a limit, the room has none."""
 
@@ -38,12 +40,11 @@ class Facts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """`since` is epoch and offset; `entered` tells that this listener was in the room before."""
+    """`since` is epoch and offset."""
 
     ref: str | None
     since: tuple[str, int] | None
     output: bool
-    entered: bool
 
 
 async def join(room: Room, listener: Listener, request: JoinRequest, facts: Facts) -> None:
@@ -55,11 +56,11 @@ async def join(room: Room, listener: Listener, request: JoinRequest, facts: Fact
         ended = await _ended_output(room.id, snapshot, facts.execlog) if request.output else {}
     except BaseException:
         if room.members.get(listener) is member:
-            room.detach(listener, entered=request.entered)
+            room.detach(listener)
         raise
     if room.members.get(listener) is not member:
         raise Unavailable("The room let go of this session while it joined; join again.")
-    if not request.entered:
+    if not member.entered:
         room.enter(listener)
     _go_live(_Replay(room, listener, member, request, snapshot, ended), facts)
 
@@ -135,22 +136,22 @@ async def _ended_output(
         if event is None or event[0] != "exec.exited":
             continue
         printed = {name: size for name, size in entry.event()["bytes"].items() if size}
-        known = await execlog.ends(room, event[1]) if left > 0 else None
+        known = await execlog.ends(room, event[1])
         pieces = {
             stream: await execlog.read(room, event[1], stream, (0, end))
             for stream, end in printed.items()
-            if known is not None
+            if known is not None and left > 0
         }
         left -= sum(len(piece.data or b"") for some in pieces.values() for piece in some)
-        if known is None or left < 0:
-            frames[event[1]] = [_gap(room, event[1], *item) for item in printed.items()]
+        if known is None or left <= 0:
+            frames[event[1]] = [
+                gap_frame({"room": room, "exec": event[1]}, stream, start, stop, kept=kept)
+                for stream, end in printed.items()
+                for start, stop, kept in execlog.layout(end, known=known is not None)
+            ]
         else:
             frames[event[1]] = kept_frames({"room": room, "exec": event[1]}, pieces, known[1])
     return frames
-
-
-def _gap(room: str, exec_id: str, stream: str, end: int) -> Outgoing:
-    return gap_frame({"room": room, "exec": exec_id}, stream, 0, end, kept=True)
 
 
 def _joined(replay: _Replay, facts: Facts) -> dict[str, Any]:
@@ -166,7 +167,7 @@ def _joined(replay: _Replay, facts: Facts) -> dict[str, Any]:
         "resumed": snapshot.resumed,
         "participants": [_wire(who, snapshot) for who in present[:_PARTICIPANTS_MAX]],
         "events": [],
-        "execs": [_running(room, exec_id, snapshot) for exec_id in snapshot.running],
+        "execs": _execs(room, snapshot),
         "turns": _open_turns(room, snapshot),
         "sandbox": facts.sandbox_of_room(room.id),
     }
@@ -193,6 +194,15 @@ def _newest_fitting(frame: dict[str, Any], entries: Iterable[Entry]) -> list[dic
             break
         events.insert(0, entry.event())
     return events
+
+
+def _execs(room: Room, snapshot: Snapshot) -> list[dict[str, Any]]:
+    """The running execs; long commands are cut short where the frame could not hold them all."""
+    execs = [_running(room, exec_id, snapshot) for exec_id in snapshot.running]
+    if sum(len(JSON.encode(one)) for one in execs) > _EXECS_BYTES:
+        for one in execs:
+            one["started"]["command"] = one["started"]["command"][:_SHORT_CHARS] + "…"
+    return execs
 
 
 def _running(room: Room, exec_id: str, snapshot: Snapshot) -> dict[str, Any]:

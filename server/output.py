@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 FRAME_BYTES = 16 * 1024
 """Largest live frame: its worst JSON escape stays under the frame limit, and it joins well."""
+PIECE_BYTES = 4 * 1024
+"""Kept pieces smaller than this are joined with their followers."""
 JOIN_S = 0.030
 """Followers wait this long for company: below what a person sees, above a busy writer's rhythm."""
 CHARACTER_S = 0.100
@@ -34,7 +36,7 @@ class Kept:
         self._head_bytes = head_bytes
         self._tail_bytes = tail_bytes
         self._head = bytearray()
-        self._tail: deque[tuple[int, bytes]] = deque()
+        self._tail: deque[tuple[int, bytes | bytearray]] = deque()
         self._tail_size = 0
         self.end = 0
 
@@ -49,10 +51,18 @@ class Kept:
             self._head += data[:take]
             data, at = data[take:], at + len(data[:take])
         if data:
-            self._tail.append((at, data))
-            self._tail_size += len(data)
+            self._add_to_tail(at, data)
             self._trim()
         self.end = at + len(data)
+
+    def _add_to_tail(self, at: int, data: bytes) -> None:
+        """Small pieces are joined: a command that writes single bytes must not cost one each."""
+        last_at, last = self._tail[-1] if self._tail else (0, b"")
+        if isinstance(last, bytearray) and last_at + len(last) == at and len(last) < PIECE_BYTES:
+            last += data
+        else:
+            self._tail.append((at, bytearray(data) if len(data) < PIECE_BYTES else data))
+        self._tail_size += len(data)
 
     def skip(self, position: int) -> None:
         """Go on from `position`; what lies before it and is not here is a hole."""

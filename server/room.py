@@ -50,6 +50,9 @@ class ExecFeed(Protocol):
     def exited(self) -> None:
         """Its `exec.exited` has reached the members."""
 
+    stored: bool
+    """Its `exec.started` is known to be in the log."""
+
     @property
     def sources(self) -> list[Source]:
         """Its streams, for the gaps to be told before its end."""
@@ -124,9 +127,10 @@ class Room:
         if not count:
             self._tell_presence("participant.joined", listener)
 
-    def detach(self, listener: Listener, *, entered: bool) -> None:
+    def detach(self, listener: Listener) -> None:
         """Let go of a listener; the others learn when its participant's last session left."""
-        if self.members.pop(listener, None) is None or not entered:
+        member = self.members.pop(listener, None)
+        if member is None or not member.entered:
             return
         participant = listener.participant
         self._present[participant.id] -= 1
@@ -270,6 +274,11 @@ class Room:
                 self._expel(listener, "room_error", message, rejoin=True)
         self.epoch, self.offset, self._ready = snapshot.epoch, snapshot.offset, True
         self._wake()
+        for exec_id, feed in list(self.execs.items()):
+            if exec_id in snapshot.running:
+                feed.started()
+            elif feed.stored:
+                feed.exited()
 
     # Ends
 
@@ -281,7 +290,7 @@ class Room:
             self._expel(listener, code, message, rejoin=rejoin)
 
     def _expel(self, listener: Listener, code: str, message: str, *, rejoin: bool) -> None:
-        self.detach(listener, entered=self.members[listener].entered)
+        self.detach(listener)
         frame = {"type": "left", "room": self.id, "code": code, "message": message}
         listener.send(Outgoing({**frame, "rejoin": rejoin}))
         listener.left_room(self.id)

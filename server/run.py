@@ -33,7 +33,7 @@ EVENT_HEAD_BYTES, EVENT_TAIL_BYTES = 1024, 3 * 1024
 START_S = 60.0
 """Longest wait of input for its command's sandbox to start."""
 _RETRY_S = 0.5
-_DELIVERY_S = 30.0
+DELIVERY_S = 30.0
 """Longest wait for `exec.started` to be delivered; by then its room is gone or Redis is."""
 
 
@@ -101,6 +101,7 @@ class Run:
         self.view: TerminalView | None = None
         self.cancelled = False
         self.ended = False
+        self.stored = False
         self.done: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self.gone: Callable[[], None] = lambda: None
         self.place = place
@@ -289,7 +290,7 @@ class Run:
     async def finish(self, result: ExecResult) -> dict[str, Any]:
         """Send and store the rest; returns the fields of `exec.exited`."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(_DELIVERY_S):
+            async with asyncio.timeout(DELIVERY_S):
                 await self._open.wait()
         self.inputs.close()
         if self._timer is not None:

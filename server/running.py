@@ -7,10 +7,11 @@ import asyncio
 import secrets
 import shlex
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from dataclasses import dataclass
 from typing import Any
 
+from protocol import names
 from protocol.commands import Exec
 from protocol.errors import UnknownExec
 from protocol.model import Participant
@@ -22,7 +23,7 @@ from server import logs
 from server.execlog import ExecLog
 from server.order import Order
 from server.output import Piece
-from server.run import KeepLimits, Run
+from server.run import DELIVERY_S, KeepLimits, Run
 
 log = logs.get("exec")
 
@@ -47,7 +48,7 @@ def started_fields(by: Participant, request: Exec) -> dict[str, Any]:
     """What `exec.started` says of a request, besides where it runs."""
     fields: dict[str, Any] = {
         "by": author(by),
-        "command": request.command or shlex.join(request.argv or ()),
+        "command": request.command or _shown(request.argv or []),
         "cwd": request.cwd or WORKDIR,
     }
     if request.pty is not None:
@@ -55,6 +56,14 @@ def started_fields(by: Participant, request: Exec) -> dict[str, Any]:
     if request.stdin:
         fields["stdin"] = True
     return fields
+
+
+def _shown(argv: list[str]) -> str:
+    """An argv as a shell would need it written, cut where quoting made it longer than a command."""
+    line = shlex.join(argv).encode()
+    if len(line) <= names.COMMAND_BYTES:
+        return line.decode()
+    return line[: names.COMMAND_BYTES].decode(errors="ignore") + "…"
 
 
 def content_of(request: Exec) -> dict[str, Any]:
@@ -78,6 +87,14 @@ async def read_output(
     ends, order = known
     end = ends.get(stream, 0)
     return await execlog.read(space, exec_id, stream, (span[0], min(end, span[1]))), end, order
+
+
+async def streams_of(execlog: ExecLog, run: Run | None, exec_id: str) -> Collection[str]:
+    """The names of the streams that an exec has printed to; none for one that is not known."""
+    if run is not None:
+        return run.streams
+    known = await execlog.ends(exec_id.rpartition(".")[0], exec_id)
+    return () if known is None else known[0]
 
 
 def spec_of(request: Exec, exec_id: str, config: ExecConfig) -> ExecSpec:
@@ -138,10 +155,13 @@ def _failed(reason: str, message: str, began: float, *, retryable: bool) -> Exec
 async def live(run: Run, work: Awaitable[ExecResult]) -> dict[str, Any]:
     """Await a command's result while its output is stored; returns the fields of its end."""
     storing = asyncio.ensure_future(run.keep_stored())
+    # Where the start is never delivered, output must not wait for ever for it.
+    late = asyncio.get_running_loop().call_later(DELIVERY_S, run.started)
     try:
         result = await work
         run.ended = True
         run.settled.set()
     finally:
+        late.cancel()
         storing.cancel()
     return await run.finish(result)

@@ -3,6 +3,7 @@
 How sandboxes live is `sandbox`'s; this knows whose ids are whose and speaks the contract's words.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -84,22 +85,27 @@ class Sandboxes:
     async def kill(self, raw: str, listener: Listener | None) -> dict[str, Any]:
         """Save and stop; the record then. Raises UnknownSandbox, Unavailable."""
         name = _named(raw)
+        if self._manager.get(name) is None:
+            raise _unknown(raw)
         self._watch(name, listener)
         try:
             return record_fields(await self._manager.kill(name))
         except errors.SandboxError as error:
             raise in_words(error) from None
 
-    async def destroy(self, raw: str, listener: Listener | None) -> None:
-        """Remove it with its workspace, for good. Raises UnknownSandbox, Unavailable."""
+    async def destroy(self, raw: str, listener: Listener | None) -> dict[str, Any]:
+        """Remove it with its workspace, for good; its last record. Raises UnknownSandbox."""
         name = _named(raw)
-        if self._manager.get(name) is None:
+        record = self._manager.get(name)
+        if record is None:
             raise _unknown(raw)
         self._watch(name, listener)
         try:
             await self._manager.destroy(name)
         except errors.SandboxError as error:
             raise in_words(error) from None
+        gone = replace(record, status="stopped", workspace_saved=False, expected_stop_at=None)
+        return record_fields(gone)
 
     def list(self) -> "list[dict[str, Any]]":
         return [record_fields(record) for record in self._manager.list()]
@@ -138,7 +144,7 @@ class Sandboxes:
                 del self._watchers[name]
 
     def _watch(self, name: str, listener: Listener | None) -> None:
-        if listener is not None:
+        if listener is not None and not name.startswith(ROOM_PREFIX):  # its room is told
             self._watchers.setdefault(name, set()).add(listener)
 
     async def _check_room(self, name: str) -> None:

@@ -6,11 +6,12 @@ Rooms' execs are `execs`; both share one command's life, which is `running`.
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
+from contextlib import suppress
 
 from protocol.codec import JSON
 from protocol.commands import Exec
-from protocol.errors import KeyConflict, LimitReached, UnknownExec
+from protocol.errors import DuetError, KeyConflict, LimitReached, UnknownExec
 from protocol.model import Participant
 from sandbox.errors import Detached
 from sandbox.manager import Manager
@@ -30,6 +31,7 @@ from server.running import (
     read_output,
     result_of,
     started_fields,
+    streams_of,
     unavailable,
 )
 from server.store import Store
@@ -147,6 +149,10 @@ class SoloExecs:
             if isinstance(place, _Audience) and place.listener is listener:
                 place.listener = None
 
+    async def streams(self, exec_id: str) -> Collection[str]:
+        """The names of the streams that an exec has printed to."""
+        return await streams_of(self._execlog, self._runs.get(exec_id), exec_id)
+
     async def read(
         self, exec_id: str, stream: str, span: tuple[int, int]
     ) -> tuple[list[Piece], int, Order]:
@@ -178,16 +184,19 @@ class SoloExecs:
     ) -> None:
         try:
             fields = await live(run, work)
-            if not run.streams:
-                await self._execlog.store_ends(run.space, run.exec, {}, run.order)
             head = {"type": "exec.exited", "by": author(by), "exec": run.exec}
             audience.broadcast_end(run.sources, Outgoing({**head, **fields}))
             if run.process is not None:
                 run.process.confirm()
             if not run.done.done():
                 run.done.set_result(fields)
+            if not run.streams:
+                with suppress(DuetError):  # the end was told; this only lets it be read again
+                    await self._execlog.store_ends(run.space, run.exec, {}, run.order)
         except Detached:
             run.let_go()
         finally:
             self._live[sandbox] -= 1
+            if not self._live[sandbox]:
+                del self._live[sandbox]
             asyncio.get_running_loop().call_later(_LINGER_S, self._runs.pop, run.exec, None)

@@ -16,6 +16,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from protocol.errors import Unavailable
+from server import logs
+
+log = logs.get("store")
 
 CALL_S = 5.0
 """A call that takes longer will not come back; the caller is told and may try again."""
@@ -55,7 +58,7 @@ class Store:
         self.where = _without_password(url)
 
     async def call(self, *command: Argument) -> Any:
-        """One command. Raises Unavailable when no answer comes, ResponseError for a bad command."""
+        """One command. Raises Unavailable when no answer comes, or a refusal (full, read-only)."""
         return (await self._with_connection(lambda conn: _one(conn, command)))[0]
 
     async def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
@@ -126,8 +129,10 @@ class Store:
                     else:
                         self._idle.append(conn)
                         return reply
-        except ResponseError:
-            raise
+        except ResponseError as error:
+            log.warning("the history store refuses", error=str(error))
+            message = f"The history store at {self.where} takes nothing now; try again later."
+            raise Unavailable(message, retry_after_ms=1000) from error
         except (RedisError, OSError, TimeoutError) as error:
             raise self._unavailable() from error
         raise self._unavailable()
@@ -160,7 +165,16 @@ async def _one(conn: AbstractConnection, command: Sequence[Argument]) -> list[An
 
 async def _many(conn: AbstractConnection, commands: Sequence[Sequence[Argument]]) -> list[Any]:
     await conn.send_packed_command(conn.pack_commands(commands), check_health=False)
-    return [await conn.read_response() for _ in commands]
+    replies: list[Any] = []
+    refused: ResponseError | None = None
+    for _ in commands:  # every reply is read, or the next caller would be given the rest
+        try:
+            replies.append(await conn.read_response())
+        except ResponseError as error:
+            refused = refused or error
+    if refused is not None:
+        raise refused
+    return replies
 
 
 def _run_id(info: bytes) -> str:

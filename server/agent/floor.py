@@ -58,7 +58,7 @@ class RoomFloor:
         """Deny for want of an answer, unless one comes at this very moment."""
         while call.word is not None and not call.word.done():
             if call.decided is None:
-                with suppress(DuetError):
+                with suppress(Unavailable):
                     await self.decided(turn, call, SERVER, "deny", "No answer in time.")
             await asyncio.sleep(_DECIDING_S)
 

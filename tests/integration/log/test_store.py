@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 
 import pytest
-from redis.exceptions import ResponseError
 
+from protocol.errors import Unavailable
 from tests.integration.log.appends import message
 
 OWN_VALKEY = True
@@ -39,13 +39,22 @@ async def test_scripts_that_valkey_forgot_are_sent_again(log, room, store) -> No
     assert (await log.append(room, message("b"))).offset == 2
 
 
-async def test_a_bad_command_is_no_absent_redis_and_costs_no_connection(store) -> None:
+async def test_a_refusal_is_told_and_costs_no_connection(store) -> None:
     before = await clients(store)
     for _ in range(30):
-        with pytest.raises(ResponseError):
+        with pytest.raises(Unavailable, match="takes nothing now"):
             await store.call("NONSENSE")
     assert await store.call("PING") == b"PONG"
     assert await clients(store) == before
+
+
+async def test_a_refusal_within_a_pipeline_leaves_no_answer_for_the_next_caller(store) -> None:
+    commands = [("NONSENSE",), ("SET", "a", "1"), ("GET", "a"), ("NONSENSE",), ("INCR", "a")]
+    for _ in range(5):
+        with pytest.raises(Unavailable):
+            await store.pipeline(commands)
+        assert await store.call("PING") == b"PONG"
+    assert await store.call("GET", "a") == b"2"
 
 
 async def test_connections_that_were_cut_while_idle_are_replaced_unseen(node, store) -> None:

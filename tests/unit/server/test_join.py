@@ -98,12 +98,12 @@ class World:
             client.take(frame)
         listener.sinces.append(client.position)
         since = None if client.position is None else (self.roomlog.epoch, client.position)
-        request = JoinRequest("r", since, True, listener in self.room.members)
+        request = JoinRequest("r", since, True)
         self.joins[number] = self.tasks.create_task(join(self.room, listener, request, self))
 
     def leave(self, number):
         if self.joins[number].done():
-            self.room.detach(self.listeners[number], entered=True)
+            self.room.detach(self.listeners[number])
 
     async def answer(self, number):
         if self.roomlog.held:
@@ -212,8 +212,8 @@ def test_what_was_held_follows_once_and_ascending(position, offsets) -> None:
         assert found == sorted({offset for offset in offsets if offset > position})
 
 
-def joining(world, listener, *, since=None, output=True, entered=False):
-    return join(world.room, listener, JoinRequest("r", since, output, entered), world)
+def joining(world, listener, *, since=None, output=True):
+    return join(world.room, listener, JoinRequest("r", since, output), world)
 
 
 def test_a_fresh_join_gets_the_newest_page_and_who_is_there() -> None:
@@ -362,7 +362,7 @@ def test_a_join_that_fails_leaves_no_trace() -> None:
         assert list(world.room.members) == [ada]
         assert ada.frames == []
         with pytest.raises(Unavailable):  # one that was inside is out then, and the others hear it
-            await joining(world, ada, entered=True)
+            await joining(world, ada)
         assert world.room.members == {}
         assert world.room.participants() == []
         world.roomlog.away, world.roomlog.deleted = False, True

@@ -281,7 +281,7 @@ def test_a_participant_comes_with_its_first_session_and_goes_with_its_last(toggl
             before = any(who == name for who, _ in inside)
             listener = sessions.setdefault(key, Listener(name, number))
             if key in inside:
-                room.detach(inside.pop(key), entered=True)
+                room.detach(inside.pop(key))
             else:
                 inside[key] = add(room, listener)
             after = any(who == name for who, _ in inside)
@@ -313,7 +313,7 @@ def test_who_joins_again_is_counted_once_and_who_was_let_go_meanwhile_not_at_all
         add(room, ada)
         add(room, ben)
         ada.frames.clear()
-        room.detach(ben, entered=True)
+        room.detach(ben)
         assert ada.types() == ["participant.left"]
 
     virtual(main())
@@ -326,8 +326,8 @@ def test_nobody_hears_of_a_session_that_never_entered() -> None:
         ben = Listener("ben")
         room.attach(ben, output=True)
         assert [who.name for who in room.participants()] == ["ada"]
-        room.detach(ben, entered=False)
-        room.detach(ben, entered=True)  # and again
+        room.detach(ben)
+        room.detach(ben)  # and again
         assert ada.frames == []
 
     virtual(main())
