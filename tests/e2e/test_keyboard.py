@@ -14,7 +14,8 @@ TABS = 40
 async def tab_to(person, test_id, *, back=False) -> None:
     """Press Tab until the focus is there, and hold that a person can see where it is."""
     focused = "() => document.activeElement?.dataset?.testid ?? ''"
-    for _ in range(TABS):
+    rooms = await person.page.get_by_test_id("room-link").count()  # each is a stop on the way
+    for _ in range(TABS + rooms):
         if await person.page.evaluate(focused) == test_id:
             break
         await person.page.keyboard.press("Shift+Tab" if back else "Tab")
