@@ -6,8 +6,8 @@ import time
 
 from tests.integration.server.harness import JSON, UPGRADE, WAIT_S, head
 
-CROWD = 1_500
-ROOMS = 30
+CROWD = 10_000
+ROOMS = 250
 
 
 def frame(**fields: object) -> bytes:
