@@ -5,7 +5,6 @@ Holds the position (epoch and offset) up to which its log was seen. How frames t
 """
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
@@ -123,12 +122,10 @@ class Room:
         that was used before gives the first run again: it can be cancelled by its id, but what
         happened to it before is in `history`.
         """
-        line = isinstance(command, str)
-        key = key or secrets.token_urlsafe(12)
         asked = commands.Exec(
             room=self.id,
             command=command if isinstance(command, str) else None,
-            argv=None if line else list(command),
+            argv=None if isinstance(command, str) else list(command),
             cwd=cwd,
             env=None if env is None else dict(env),
             timeout_ms=timeout_ms,
@@ -136,13 +133,7 @@ class Room:
             pty=pty,
             key=key,
         )
-        run = self._wire.runs.expect(key, timeout_ms)
-        exec_id = None
-        try:
-            exec_id = (await self._wire.request(asked)).exec
-        finally:
-            self._wire.runs.answered(key, exec_id)
-        return run
+        return await self._wire.runs.start(asked)
 
     def follow(self, exec_id: str) -> Run:
         """The run of a command that another participant started, from its first kept byte."""

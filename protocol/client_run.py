@@ -6,6 +6,7 @@ here is `client`'s business.
 
 import asyncio
 import base64
+import secrets
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -218,6 +219,17 @@ class Runs:
         self._wire = wire
         self._by_key: dict[str, Run] = {}
         self._by_id: dict[str, Run] = {}
+
+    async def start(self, asked: commands.Exec) -> Run:
+        """Ask for a command, and wait until it is acknowledged. A `key` is made where none is."""
+        key = asked.key or secrets.token_urlsafe(12)
+        run = self.expect(key, asked.timeout_ms)
+        exec_id = None
+        try:
+            exec_id = (await self._wire.request(asked.model_copy(update={"key": key}))).exec
+        finally:
+            self.answered(key, exec_id)
+        return run
 
     def expect(self, key: str, timeout_ms: int | None) -> Run:
         """A run that is about to be asked for: its events may come before the answer."""

@@ -3,7 +3,6 @@
 For who leases environments and has no room; a room's own sandbox is used through the room.
 """
 
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -67,12 +66,10 @@ class SandboxCalls:
         key: str | None = None,
     ) -> Run:
         """Start a command in a sandbox that was started; iterate or `wait` the run."""
-        line = isinstance(command, str)
-        key = key or secrets.token_urlsafe(12)
         asked = commands.Exec(
             sandbox=sandbox,
             command=command if isinstance(command, str) else None,
-            argv=None if line else list(command),
+            argv=None if isinstance(command, str) else list(command),
             cwd=cwd,
             env=None if env is None else dict(env),
             timeout_ms=timeout_ms,
@@ -80,13 +77,7 @@ class SandboxCalls:
             pty=pty,
             key=key,
         )
-        run = self.runs.expect(key, timeout_ms)
-        exec_id = None
-        try:
-            exec_id = (await self.request(asked)).exec
-        finally:
-            self.runs.answered(key, exec_id)
-        return run
+        return await self.runs.start(asked)
 
     async def kill_sandbox(self: Connection, id: str) -> Sandbox:  # noqa: A002
         """Save and stop it: starting the same id again resumes it."""

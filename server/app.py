@@ -73,18 +73,7 @@ class Server:
         )
         self.hub = Hub(store, roomlog, execlog, tasks)
         self.manager = self.hub.manager = Manager(
-            ManagerConfig(
-                owner=folder.server_id(),
-                docker_host=settings.docker_host,
-                max_running=settings.max_sandboxes,
-                state_dir=folder.path / "sandboxes",
-                pool=settings.sandbox_pool,
-                pool_kinds=_pool_kinds(settings),
-                disk_bytes=settings.sandbox_disk_bytes,
-                saved_max_age_s=settings.saved_max_age_s,
-                saved_max_bytes=settings.saved_max_bytes,
-            ),
-            on_change=self.hub.sandbox_changed,
+            _manager_config(settings, folder), on_change=self.hub.sandbox_changed
         )
         config = _exec_config(settings, folder.server_id())
         solo = SoloExecs(
@@ -244,6 +233,20 @@ async def _open_store(
         message = f"No Redis at {store.where}; start it, or unset DUET_REDIS_URL."
         raise StartupError(message) from error
     return store, valkey
+
+
+def _manager_config(settings: Settings, folder: DataFolder) -> ManagerConfig:
+    return ManagerConfig(
+        owner=folder.server_id(),
+        docker_host=settings.docker_host,
+        max_running=settings.max_sandboxes,
+        state_dir=folder.path / "sandboxes",
+        pool=settings.sandbox_pool,
+        pool_kinds=_pool_kinds(settings),
+        disk_bytes=settings.sandbox_disk_bytes,
+        saved_max_age_s=settings.saved_max_age_s,
+        saved_max_bytes=settings.saved_max_bytes,
+    )
 
 
 def _pool_kinds(settings: Settings) -> tuple[Kind, ...]:
