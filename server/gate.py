@@ -1,6 +1,7 @@
 """Listening: WebSockets and HTTP behind the front door, sessions made, counted and swept."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from functools import partial
 
@@ -106,7 +107,12 @@ class Gate:
             writing=True,
             allowed=self._settings.allowed_hosts,
         )
-        return None if refused is None else connection.respond(403, refused + "\n")
+        if refused is None:
+            return None
+        response = connection.respond(403, json.dumps({"error": refused}))
+        del response.headers["Content-Type"]
+        response.headers["Content-Type"] = "application/json"
+        return response
 
     async def _serve_session(self, connection: ServerConnection) -> None:
         if not isinstance(connection, Connection):
