@@ -175,8 +175,12 @@ class Run:
     def _take(self, out: StreamOut, data: bytes) -> None:
         out.kept.add(out.kept.end, data)
         self._dirty.set()
-        if self._open.is_set():
-            self._publish(out, out.joiner.add(data))
+        if not self._open.is_set() or not data:
+            return
+        for other in self.streams.values():  # what was printed before goes out before
+            if other is not out and other.joiner.wait_s() is not None:
+                self._publish(other, other.joiner.due())
+        self._publish(out, out.joiner.add(data))
 
     def _skip(self, out: StreamOut, position: int) -> None:
         """Go on from `position`, which the sandbox has bytes from; those before it are lost."""

@@ -223,3 +223,14 @@ async def test_an_unknown_exec(ada, exec_id) -> None:
         "unknown_exec",
         "not_joined",
     )
+
+
+async def test_the_streams_come_in_the_order_they_were_printed(pair, room) -> None:
+    ada, _ = pair
+    command = "for i in 1 2 3 4; do echo out$i; sleep 0.01; echo err$i >&2; sleep 0.01; done"
+    exec_id = await ada.run(room, command)
+    await ada.exited(exec_id)
+    live = [f for f in ada.of("exec.output", exec=exec_id) if "ref" not in f]
+    assert [f["pos"] for f in live] == sorted(f["pos"] for f in live)
+    said = b"".join(data_of(f) for f in live).split()
+    assert said == [word for i in "1234" for word in (f"out{i}".encode(), f"err{i}".encode())]
