@@ -22,6 +22,7 @@ from server.room import Room, Tasks
 from server.roomlog import Append, Appended, RoomLog, Running
 from server.run import Run
 from server.running import (
+    LINGER_S,
     ExecConfig,
     author,
     content_of,
@@ -33,12 +34,9 @@ from server.running import (
     streams_of,
     unavailable,
 )
-from server.view import TerminalView
 
 log = logs.get("exec")
 
-LINGER_S = 6.0
-"""A run's output stays in memory this long after its end, for joins that were under way."""
 _RETRY_MIN_S, _RETRY_MAX_S = 0.2, 2.0
 
 
@@ -76,8 +74,7 @@ class Execs:
             raise LimitReached(message)
         exec_id = f"{room.id}.{secrets.token_hex(8)}"
         run = self._run(room, exec_id)
-        run.takes_input = request.stdin or request.pty is not None
-        run.view = None if request.pty is None else TerminalView(by.id, request.pty)
+        run.open_to(by.id, stdin=request.stdin, pty=request.pty)
         self._begin(room, run)
         started = self._started(room, by, request, run, turn)
         try:
@@ -158,9 +155,7 @@ class Execs:
         """
         run = self._runs.get(exec_id)
         if run is not None and not run.ended:
-            run.cancelled = True
-            if run.process is not None:
-                await run.process.cancel()
+            await run.cancel()
         elif not await self._kill_children(room_id, exec_id) and run is None:
             raise UnknownExec("There is no such running command.")
 
@@ -216,10 +211,8 @@ class Execs:
         started = running.started.event()
         run = self._run(room, exec_id)
         run.stored = True
-        run.takes_input = bool(started.get("stdin")) or "pty" in started
-        if "pty" in started:
-            size = PtySize.model_validate(started["pty"])
-            run.view = TerminalView(started["by"]["id"], size)
+        pty = PtySize.model_validate(started["pty"]) if "pty" in started else None
+        run.open_to(started["by"]["id"], stdin=started.get("stdin", False), pty=pty)
         ends = await self._execlog.stored_ends(room.id, exec_id)
         await run.restore(ends)
         self._begin(room, run)

@@ -45,7 +45,6 @@ class Handlers:
     def __init__(
         self, hub: Hub, agent: Agent, tokens: Tokens, limits: Limits, version: str
     ) -> None:
-        self.sessions: set[Session] = set()
         self._hub = hub
         self._agent = agent
         self._tokens = tokens
@@ -81,7 +80,6 @@ class Handlers:
     def welcome(self, session: Session, hello: c.Hello) -> dict[str, Any]:
         participant = self._who(hello)
         session.participant = participant
-        self.sessions.add(session)
         return {
             "type": "welcome",
             "session": session.id,
@@ -103,7 +101,6 @@ class Handlers:
         await self._table[command.type](session, command)
 
     def gone(self, session: Session) -> None:
-        self.sessions.discard(session)
         for room in list(session.rooms.values()):
             room.detach(session)
         session.rooms.clear()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from protocol.errors import DuetError, Unavailable, UnknownExec
+from protocol.model import PtySize
 from sandbox.process import Process
 from sandbox.results import ExecResult
 from server import logs
@@ -118,6 +119,17 @@ class Run:
     @property
     def sources(self) -> list[Source]:
         return list(self.streams.values())
+
+    def open_to(self, opener: str, *, stdin: bool, pty: PtySize | None) -> None:
+        """Say what may be typed into it: its input, or a terminal of this size and opener."""
+        self.takes_input = stdin or pty is not None
+        self.view = None if pty is None else TerminalView(opener, pty)
+
+    async def cancel(self) -> None:
+        """End it and all it started, also where it has not begun yet. Idempotent."""
+        self.cancelled = True
+        if self.process is not None:
+            await self.process.cancel()
 
     async def running(self) -> Process:
         """Its process, once its sandbox has started. Raises UnknownExec where it has ended."""

@@ -27,6 +27,9 @@ from server.run import DELIVERY_S, KeepLimits, Run
 
 log = logs.get("exec")
 
+LINGER_S = 6.0
+"""A run's output stays in memory this long after its end, for joins that were under way."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExecConfig:

@@ -24,6 +24,7 @@ from server.output import Piece
 from server.room import Listener, Tasks
 from server.run import Run
 from server.running import (
+    LINGER_S,
     ExecConfig,
     author,
     content_of,
@@ -35,13 +36,11 @@ from server.running import (
     unavailable,
 )
 from server.store import Store
-from server.view import TerminalView
 from server.wire import Outgoing
 
 MARK = "@"
 """Exec ids of sandboxes begin with it; rooms' ids cannot."""
 _KEY_S = 24 * 60 * 60
-_LINGER_S = 6.0
 
 
 class _Audience:
@@ -109,8 +108,7 @@ class SoloExecs:
         audience = _Audience(listener)
         space = MARK + sandbox.id
         run = Run(space, {"exec": exec_id}, audience, self._execlog, self._config.keep)
-        run.takes_input = request.stdin or request.pty is not None
-        run.view = None if request.pty is None else TerminalView(by.id, request.pty)
+        run.open_to(by.id, stdin=request.stdin, pty=request.pty)
         self._runs[exec_id] = run
         self._live[sandbox.id] = self._live.get(sandbox.id, 0) + 1
         head = {"type": "exec.started", "exec": exec_id}
@@ -133,10 +131,7 @@ class SoloExecs:
 
     async def cancel(self, exec_id: str) -> None:
         """As `Execs.cancel`."""
-        run = self.find(exec_id)
-        run.cancelled = True
-        if run.process is not None:
-            await run.process.cancel()
+        await self.find(exec_id).cancel()
 
     def live(self, sandbox: str) -> int:
         """How many commands run in a sandbox."""
@@ -199,4 +194,4 @@ class SoloExecs:
             self._live[sandbox] -= 1
             if not self._live[sandbox]:
                 del self._live[sandbox]
-            asyncio.get_running_loop().call_later(_LINGER_S, self._runs.pop, run.exec, None)
+            asyncio.get_running_loop().call_later(LINGER_S, self._runs.pop, run.exec, None)
