@@ -93,7 +93,6 @@ class Server:
             models,
             hub=self.hub,
             roomlog=roomlog,
-            store=store,
             server=folder.server_id(),
             tasks=tasks,
         )

@@ -30,6 +30,8 @@ INDEX: Final = "duet:rooms"
 _CLIENT_KEY_MS: Final = 24 * 60 * 60 * 1000
 _SERVER_KEY_MS: Final = 10 * 60 * 1000
 """The server resends within seconds; ten minutes outlive every retry of its own."""
+_SAID_S: Final = 7 * 24 * 60 * 60
+"""Words of an open turn wait this long for a server that died to come back."""
 _PAGE_BYTES: Final = 160 * 1024
 """A page leaves room for the rest of its frame under SERVER_FRAME_BYTES."""
 
@@ -38,6 +40,7 @@ _SNAPSHOT = Script("snapshot")
 _PAGE = Script("page")
 _CREATE = Script("create")
 _DELETE = Script("delete")
+_SAY = Script("say")
 
 _REFUSALS: Mapping[bytes, DuetError] = {
     b"key_conflict": KeyConflict("This key was used before with other content; use a new key."),
@@ -183,7 +186,7 @@ class RoomLog:
         return int(ts)
 
     async def delete(self, room: str) -> None:
-        keys = [INDEX, *_keys(room, "meta", "log", "running", "ids", "now", "turns")]
+        keys = [INDEX, *_keys(room, "meta", "log", "running", "ids", "now", "turns", "said")]
         if not await self._store.script(_DELETE, keys, [room, channel(room)], run=False):
             raise unknown_room(room)
 
@@ -192,7 +195,7 @@ class RoomLog:
         key, life_ms = append.redis_key()
         reply = await self._store.script(
             _APPEND,
-            _keys(room, "meta", "log", key, "running", "ids", "now", "turns"),
+            _keys(room, "meta", "log", key, "running", "ids", "now", "turns", "said"),
             [
                 self._fresh,
                 epoch,
@@ -291,6 +294,20 @@ class RoomLog:
         """The agent's turns that were asked for and not finished, as `Append.value` said them."""
         flat = await self._store.call("HGETALL", *_keys(room, "turns"))
         return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+    async def say(self, room: str, turn: str, kept: int, words: str) -> bool | None:
+        """Keep words of an open turn beside the log, after the `kept` bytes of it that are.
+
+        None where the turn is over or its room gone, False where less is kept than that.
+        """
+        arguments: list[Argument] = [turn, kept, words, _SAID_S]
+        reply = await self._store.script(_SAY, _keys(room, "turns", "said"), arguments, run=False)
+        return None if reply == 0 else bool(reply > 0)
+
+    async def said(self, room: str, turn: str) -> str:
+        """The words of a turn that are not in the log yet."""
+        found: bytes | None = await self._store.call("HGET", *_keys(room, "said"), turn)
+        return (found or b"").decode()
 
     async def _as_it_is_now(self, room: str, entries: list[Entry]) -> list[Entry]:
         """Messages read back stand as they are now: edited or deleted."""

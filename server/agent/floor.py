@@ -8,30 +8,25 @@ import time
 from contextlib import suppress
 
 from protocol import commands
-from protocol.errors import DuetError, Unavailable
+from protocol.errors import Unavailable
 from protocol.model import Participant
 from server.agent.approval import Approval
 from server.agent.record import SERVER, Record
 from server.agent.turn import Call, Decision, Turn
 from server.hub import Hub
-from server.room import Tasks
 from server.run import Run
 from server.wire import Outgoing
 
-_KEEP_S = 1.0
-"""The text so far is kept at most once per second: what a killed server loses of it."""
 _DECIDING_S = 0.05
 
 
 class RoomFloor:
     """A `Floor` of loops for every room of the hub."""
 
-    def __init__(self, hub: Hub, record: Record, approval: Approval, tasks: Tasks) -> None:
+    def __init__(self, hub: Hub, record: Record, approval: Approval) -> None:
         self._hub = hub
         self._record = record
         self._approval = approval
-        self._tasks = tasks
-        self._kept: dict[str, float] = {}
 
     async def approval(self, room: str) -> Approval:
         """The room's policy now, else the setting's."""
@@ -77,23 +72,10 @@ class RoomFloor:
 
     # What is seen on the way
 
-    def say(self, turn: Turn, at: int, text: str) -> None:
-        """Send words to the members; now and then keep them."""
+    async def say(self, turn: Turn, at: int, text: str) -> None:
+        """Keep words, then send them to the members: they have them when this returns."""
+        await self._record.say(turn, text)
         self._broadcast(turn, {"type": "agent.delta", "at": at, "text": text})
-        now = time.monotonic()
-        if turn.end is None and now - self._kept.get(turn.id, 0.0) >= _KEEP_S:
-            self._kept[turn.id] = now
-            self._tasks.create_task(self.keep(turn))
-
-    async def keep(self, turn: Turn) -> None:
-        with suppress(DuetError):
-            await self._record.keep(turn)
-
-    async def forget(self, turn: Turn) -> None:
-        """The turn's words are in the log, or its room is gone."""
-        self._kept.pop(turn.id, None)
-        with suppress(DuetError):
-            await self._record.forget(turn.room, turn.id)
 
     def retry(self, turn: Turn, attempt: int, message: str, wait_s: float) -> None:
         fields = {"attempt": attempt, "message": message}

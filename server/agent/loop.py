@@ -58,7 +58,6 @@ class Floor(Protocol):
     async def cancel(self, run: Run) -> None: ...
     async def ask_people(self, turn: Turn, call: Call) -> None: ...
     async def no_answer(self, turn: Turn, call: Call) -> None: ...
-    async def keep(self, turn: Turn) -> None: ...
     def retry(self, turn: Turn, attempt: int, message: str, wait_s: float) -> None: ...
 
 
@@ -243,7 +242,7 @@ class Loop:
         call.word = asyncio.get_running_loop().create_future()
         call.expires_ts = int((time.time() + self._limits.approval_s) * 1000)
         left_s = self._stop_clock()
-        turn.speech.flush()  # the question must not overtake the words before it
+        await turn.speech.flush()  # the question must not overtake the words before it
         await self._floor.ask_people(turn, call)
         await asyncio.wait([call.word], timeout=self._limits.approval_s)
         if not call.word.done():
@@ -266,8 +265,7 @@ class Loop:
     async def _execute(self, call: Call, command: commands.Exec) -> str:
         turn = self._turn
         call.status, turn.status = "running", "running"
-        turn.speech.flush()
-        await self._floor.keep(turn)
+        await turn.speech.flush()
         try:
             run = await self._floor.execute(turn, command)
         except DuetError as error:

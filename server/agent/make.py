@@ -15,7 +15,6 @@ from server.hub import Hub
 from server.room import Tasks
 from server.roomlog import RoomLog
 from server.settings import Settings
-from server.store import Store
 
 LOCAL = "local"
 """`DUET_AGENT_MODEL=local`: the small model that needs no key."""
@@ -51,7 +50,6 @@ def make_agent(
     *,
     hub: Hub,
     roomlog: RoomLog,
-    store: Store,
     server: str,
     tasks: Tasks,
 ) -> Agent:
@@ -73,7 +71,7 @@ def make_agent(
         ),
         context_tokens=context_tokens,
     )
-    record = Record(store, roomlog, participant, server)
+    record = Record(roomlog, participant, server)
     return Agent(hub, record, models, config, tasks)
 
 

@@ -1,4 +1,4 @@
-"""The agent's events in the room log, each stored exactly once; the text so far beside it.
+"""The agent's events in the room log, each stored exactly once; the words so far beside it.
 
 An append is sent again with the same key until the log has taken it or its room is gone.
 """
@@ -14,21 +14,18 @@ from server import logs
 from server.agent.turn import Call, End, Turn
 from server.roomlog import Append, Appended, RoomLog, new_id
 from server.running import author
-from server.store import Store
 
 log = logs.get("agent")
 
 _RETRY_MIN_S, _RETRY_MAX_S = 0.2, 2.0
-_SAID_S = 24 * 60 * 60
 SERVER = Participant(id="server", name="Duet", kind="bot")
 
 
 class Record:
     """Appends for one agent participant. `server` tells whose turns are whose in a shared Redis."""
 
-    def __init__(self, store: Store, roomlog: RoomLog, agent: Participant, server: str) -> None:
+    def __init__(self, roomlog: RoomLog, agent: Participant, server: str) -> None:
         self.agent = agent
-        self._store = store
         self._roomlog = roomlog
         self._server = server
 
@@ -80,7 +77,16 @@ class Record:
         }
         body |= {"replyTo": reply_to} if reply_to is not None else {}
         body |= {"partial": True} if partial else {}
-        await self._append(room, _message(body, f"said:{turn}"))
+        message = body["id"]
+        append = Append(
+            body,
+            answer=message,
+            op="message",
+            subject=message,
+            value=turn,
+            server_key=f"said:{turn}",
+        )
+        await self._append(room, append)
 
     async def hint(self, room: str, turn: str, text: str) -> None:
         """Say how to configure the agent, once a day in a room."""
@@ -126,14 +132,26 @@ class Record:
                 await asyncio.sleep(wait_s)
                 wait_s = min(wait_s * 2, _RETRY_MAX_S)
 
-    # The text so far, for the case that the server dies
+    # The words so far, for the case that the server dies
 
-    async def keep(self, turn: Turn) -> None:
-        """Keep what was said so far. Raises Unavailable."""
-        await self._store.call("SET", _said(turn.room, turn.id), turn.speech.text, "EX", _SAID_S)
+    async def say(self, turn: Turn, text: str) -> None:
+        """Keep the turn's next words: what is shown after this is never lost.
 
-    async def forget(self, room: str, turn: str) -> None:
-        await self._store.call("DEL", _said(room, turn))
+        Returns without where the turn is over or its room gone; nobody asks for them then.
+        """
+        wait_s = _RETRY_MIN_S
+        while True:
+            try:
+                kept = await self._roomlog.say(turn.room, turn.id, turn.kept_bytes, text)
+            except Unavailable as error:
+                log.warning("words are not kept yet", turn=turn.id, error=error.message)
+                await asyncio.sleep(wait_s)
+                wait_s = min(wait_s * 2, _RETRY_MAX_S)
+            else:
+                if kept is not False:
+                    break
+                text, turn.kept_bytes = turn.speech.text + text, 0
+        turn.kept_bytes += len(text.encode())
 
     async def settle(self, room: str, end: End, *, ours: set[str]) -> None:
         """End what an earlier life of this server left open; what it had said is kept."""
@@ -141,25 +159,12 @@ class Record:
             facts = json.loads(value)
             if facts["server"] != self._server or turn in ours:
                 continue
-            text = (await self._store.call("GET", _said(room, turn)) or b"").decode()
-            if text:
-                try:
-                    await self.message(room, turn, text, reply_to=facts["replyTo"], partial=True)
-                except KeyConflict:
-                    log.info("the turn's words were stored already", room=room, turn=turn)
+            text = await self._roomlog.said(room, turn)
+            if text.strip():
+                await self.message(room, turn, text, reply_to=facts["replyTo"], partial=True)
             await self.finished(room, turn, end, None)
-            await self.forget(room, turn)
 
 
 def _body(kind: str, turn: Turn, by: Participant, **fields: Any) -> dict[str, Any]:
     body = {"type": kind, "room": turn.room, "by": author(by), "turn": turn.id}
     return body | {name: value for name, value in fields.items() if value is not None}
-
-
-def _message(body: dict[str, Any], server_key: str) -> Append:
-    message = body["id"]
-    return Append(body, answer=message, op="message", subject=message, server_key=server_key)
-
-
-def _said(room: str, turn: str) -> str:
-    return f"duet:{{{room}}}:turn:{turn}:said"

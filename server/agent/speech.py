@@ -4,7 +4,10 @@ It also makes text of what models send: no NUL, no halves of surrogate pairs.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from server.room import Tasks
 
 FLUSH_S = 0.050
 """At most one frame of deltas per 50 ms: faster is not read, and 50 viewers are 50 writes."""
@@ -33,13 +36,18 @@ def clean(text: str) -> str:
 
 
 class Speech:
-    """The text of a turn. `send` gets a position in code points and the text from there."""
+    """The text of a turn. `send` gets a position in code points and the text from there.
 
-    def __init__(self, send: Callable[[int, str], None]) -> None:
+    `send` returns once the members have the text; what is added meanwhile is joined for the next.
+    """
+
+    def __init__(self, send: Callable[[int, str], Awaitable[None]], tasks: Tasks) -> None:
         self._send = send
+        self._tasks = tasks
         self._parts: list[str] = []
         self._waiting: list[str] = []
-        self._timer: asyncio.TimerHandle | None = None
+        self._hurry = asyncio.Event()
+        self._sender: asyncio.Task[None] | None = None
         self._clean = Clean()
         self.sent = 0
         """Code points that the members were sent."""
@@ -53,31 +61,43 @@ class Speech:
             return
         self._waiting.append(text)
         self.size += len(text)
-        if self._timer is None:
-            self.flush()
-            self._timer = asyncio.get_running_loop().call_later(FLUSH_S, self._due)
+        self._begin()
 
-    def _due(self) -> None:
-        self._timer = None
+    def _begin(self) -> None:
+        if self._sender is None:
+            self._sender = self._tasks.create_task(self._send_all())
+
+    async def _send_all(self) -> None:
+        """Send what waits, again and again, a pause between; until nothing came in a pause."""
+        try:
+            while self._waiting:
+                text = "".join(self._waiting)
+                count = len(self._waiting)
+                await self._send(self.sent, text)
+                # No await between the sending and this: who joins sees either both or none.
+                del self._waiting[:count]
+                self._parts.append(text)
+                self.sent += len(text)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(FLUSH_S):
+                        await self._hurry.wait()
+        finally:
+            self._sender = None
+
+    async def flush(self) -> None:
+        """Send what waits without a pause; returns once the members have all that was added."""
         if self._waiting:
-            self.flush()
-            self._timer = asyncio.get_running_loop().call_later(FLUSH_S, self._due)
+            self._begin()
+        self._hurry.set()
+        try:
+            if self._sender is not None:
+                await asyncio.wait([self._sender])
+        finally:
+            self._hurry.clear()
 
-    def flush(self) -> None:
-        """Send what waits."""
-        text = "".join(self._waiting)
-        self._waiting.clear()
-        if text:
-            at, self.sent = self.sent, self.sent + len(text)
-            self._parts.append(text)
-            self._send(at, text)
-
-    def end(self) -> str:
+    async def end(self) -> str:
         """Send the rest; returns the whole text."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self.flush()
+        await self.flush()
         return self.text
 
     @property

@@ -2,12 +2,13 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from protocol.model import Participant
 from server.agent.speech import Speech
+from server.room import Tasks
 from server.run import Run
 
 Status = Literal["queued", "thinking", "approval", "running", "retrying"]
@@ -88,7 +89,9 @@ class Turn:
         by: Participant,
         question: str,
         reply_to: str | None,
-        say: Callable[["Turn", int, str], None],
+        say: Callable[["Turn", int, str], Awaitable[None]],
+        *,
+        tasks: Tasks,
     ) -> None:
         self.id = f"t_{secrets.token_hex(8)}"
         self.room = room
@@ -99,7 +102,9 @@ class Turn:
         """Marks what the server tells the model, from what people and commands wrote."""
         self.offset = 0
         self.status: Status = "queued"
-        self.speech = Speech(lambda at, text: say(self, at, text))
+        self.speech = Speech(lambda at, text: say(self, at, text), tasks)
+        self.kept_bytes = 0
+        """Of its words, as UTF-8, what a server that dies leaves behind."""
         self.calls: list[Call] = []
         self.usage = Usage()
         self.always = False

@@ -81,7 +81,7 @@ class Agent:
         self._tasks = tasks
         self._lines: dict[str, _Line] = {}
         self._turns: dict[str, Turn] = {}
-        self._floor = RoomFloor(hub, record, config.approval, tasks)
+        self._floor = RoomFloor(hub, record, config.approval)
         self._storing: dict[str, set[asyncio.Event]] = {}
         self._closing = False
         name = re.escape(config.participant.name)
@@ -109,7 +109,7 @@ class Agent:
         line = self._lines.get(room_id)
         if (0 if line is None else len(line.waiting)) >= WAITING_MAX:
             raise LimitReached(f"{WAITING_MAX} questions wait here already; wait for an answer.")
-        turn = Turn(room_id, by, text, reply_to, self._floor.say)
+        turn = Turn(room_id, by, text, reply_to, self._floor.say, tasks=self._tasks)
         stored = asyncio.Event()
         self._storing.setdefault(room_id, set()).add(stored)
         try:
@@ -293,9 +293,9 @@ class Agent:
     async def _finish(self, turn: Turn, room: Room, end: End) -> None:
         """Say the rest, store the words, store the end; then the turn is over."""
         turn.end = end
-        text = turn.speech.end()
         finished = None
         try:
+            text = await turn.speech.end()
             if text.strip():
                 partial = end.status != "done"
                 await self._record.message(
@@ -313,7 +313,6 @@ class Agent:
             turn.finished = finished.offset if finished is not None else 0
             self._forget(turn, room)
         log.info("a turn ended", room=turn.room, turn=turn.id, status=end.status)
-        await self._floor.forget(turn)
 
     def _forget(self, turn: Turn, room: Room) -> None:
         self._turns.pop(turn.id, None)

@@ -1,9 +1,9 @@
 -- Append one event to a room's log, atomically with all that follows from it.
--- KEYS: meta, log, key, running, ids, now, turns
+-- KEYS: meta, log, key, running, ids, now, turns, said
 -- ARGV: run, durable, fresh epoch, expected epoch or '', body, fingerprint, answer,
 --       key's life in ms, history length, channel, op, subject, value
 -- Answers {code} when refused, else {'ok', epoch, offset, ts, answer}.
-local meta, log, key, running, ids, now, turns = unpack(KEYS)
+local meta, log, key, running, ids, now, turns, said = unpack(KEYS)
 local body, fingerprint, answer = ARGV[5], ARGV[6], ARGV[7]
 local op, subject, value = ARGV[11], ARGV[12], ARGV[13]
 
@@ -47,9 +47,11 @@ redis.call('PEXPIRE', key, ARGV[8])
 if op == 'start' then redis.call('HSET', running, subject, offset .. ' ' .. stamp .. ' ' .. value)
 elseif op == 'exit' then redis.call('HDEL', running, subject)
 elseif op == 'ask' then redis.call('HSET', turns, subject, value)
-elseif op == 'finish' then redis.call('HDEL', turns, subject)
+elseif op == 'finish' then redis.call('HDEL', turns, subject); redis.call('HDEL', said, subject)
 elseif op == 'policy' then redis.call('HSET', meta, 'approval', value)
-elseif op == 'message' then redis.call('HSET', ids, subject, offset)
+elseif op == 'message' then
+  redis.call('HSET', ids, subject, offset)
+  if value ~= '' then redis.call('HDEL', said, value) end -- a turn's words are a message now
 elseif op == 'edit' then redis.call('HSET', now, subject, stamp .. ' ' .. body)
 elseif op == 'delete' then
   redis.call('HSET', now, subject, 'deleted')

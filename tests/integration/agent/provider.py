@@ -19,6 +19,8 @@ class Provider:
         self.answers = list(answers)
         self.requests = []
         self.url = ""
+        self.pause_s = 0.0
+        """Between two texts: how fast the model speaks."""
 
     async def complete(self, request):
         self.requests.append((dict(request.headers), await request.json()))
@@ -40,6 +42,7 @@ class Provider:
                 await delta.wait()
             else:
                 await response.write(chunk({"content": delta}))
+                await asyncio.sleep(self.pause_s)
         await response.write(chunk({}, finish="stop"))
         await response.write(b"data: [DONE]\n\n")
         return response

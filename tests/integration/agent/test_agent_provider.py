@@ -26,6 +26,11 @@ def serving(data_dir, made, **env):
         remove_containers(server)
 
 
+def shown(client, turn):
+    """The words of a turn that a client was sent live."""
+    return "".join(delta["text"] for delta in client.of("agent.delta", turn=turn))
+
+
 async def ask(client, room, text="Q?"):
     return (await client.ok("ask", room=room, text=text))["turn"]
 
@@ -81,7 +86,6 @@ async def test_a_server_that_dies_in_a_turn_settles_it_when_it_is_back(tmp_path)
                 await alice.until("agent.delta")
                 waiting = await ask(bob, room)
                 await alice.until(lambda f: f["type"] == "agent.queued" and f["turn"] == waiting)
-                await asyncio.sleep(0.2)  # the words so far are kept beside the log, not in it
                 server.process.send_signal(signal.SIGKILL)
                 await alice.until_closed()
         with serving(data, made) as server:
@@ -97,6 +101,48 @@ async def test_a_server_that_dies_in_a_turn_settles_it_when_it_is_back(tmp_path)
                 assert (message["turn"], message["by"]["kind"]) == (first, "agent")
                 end = await finished(alice, await ask(alice, room))
                 assert end["status"] == "done"
+
+
+async def test_a_server_that_dies_in_an_answer_loses_no_word_that_was_shown(tmp_path):
+    words = [f"wörd{n} \U0001f389 " for n in range(300)]
+    stop = asyncio.Event()
+    async with provider([*words, stop]) as made:
+        data = tmp_path / "data"
+        with serving(data, made) as server:
+            async with two(server) as (room, alice, bob):
+                turn = await ask(alice, room)
+                await bob.until(lambda _: shown(bob, turn).endswith(words[-1]))
+                server.process.send_signal(signal.SIGKILL)
+                await alice.until_closed()
+                await bob.until_closed()
+        with serving(data, made) as server:
+            async with server.client() as cleo:
+                events = (await cleo.join(room))["events"]
+                (message,) = [e for e in events if e["type"] == "message"]
+                assert message["partial"] is True
+                assert message["text"] == shown(bob, turn) == "".join(words)
+                assert message["text"].startswith(shown(alice, turn))
+
+
+async def test_a_server_that_dies_between_words_keeps_all_that_were_shown(tmp_path):
+    async with provider(["It is ", *(f"{n} " for n in range(100_000))]) as made:
+        made.pause_s = 0.001
+        data = tmp_path / "data"
+        with serving(data, made) as server:
+            async with two(server) as (room, alice, bob):
+                turn = await ask(alice, room)
+                await bob.until(lambda _: len(bob.of("agent.delta")) >= 8)
+                server.process.send_signal(signal.SIGKILL)
+                await alice.until_closed()
+                await bob.until_closed()
+        with serving(data, made) as server:
+            async with server.client() as cleo:
+                events = (await cleo.join(room))["events"]
+                (message,) = [e for e in events if e["type"] == "message"]
+                for viewer in (alice, bob):
+                    assert message["text"].startswith(shown(viewer, turn))
+                # At most the frame that was being sent is in the message and was seen by nobody.
+                assert len(message["text"]) - len(shown(bob, turn)) < 1_000
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,19 @@ class Script:
         return "\n".join(str(getattr(p, "content", "")) for m in messages for p in m.parts)
 
 
+class Tasks:
+    """Background work of the running loop, as a room has it."""
+
+    def __init__(self):
+        self.live = set()
+
+    def create_task(self, coro):
+        task = asyncio.get_running_loop().create_task(coro)
+        self.live.add(task)
+        task.add_done_callback(self.live.discard)
+        return task
+
+
 class FakeRun:
     def __init__(self, number, fields, stdout="", stderr=""):
         self.exec = f"room.{number}"
@@ -59,6 +72,9 @@ class Floor:
         self.words = list(words)
         self.ran, self.asked, self.cancelled, self.retries, self.deltas = [], [], [], [], []
         self.started = asyncio.Event()
+
+    async def say(self, _turn, at, text):
+        self.deltas.append((at, text))
 
     async def approval(self, _room):
         return self.mode
@@ -89,9 +105,6 @@ class Floor:
     async def no_answer(self, _turn, call):
         call.word.set_result(("deny", "No answer in time."))
 
-    async def keep(self, turn):
-        pass
-
     def retry(self, _turn, attempt, message, wait_s):
         self.retries.append((attempt, message, wait_s))
 
@@ -105,20 +118,20 @@ def call(command=None, *, tool="run", args=None, number=0):
 
 
 class Played:
-    def __init__(self, turn, end, script, floor):
+    def __init__(self, turn, end, script, floor, text):
         self.turn, self.end, self.script, self.floor = turn, end, script, floor
-        self.text = turn.speech.end()
+        self.text = text
 
 
 async def play(*answers, way="tags", floor=None, limits=LIMITS, patterns=(), question="?"):
     """Run one turn of a scripted model to its end."""
     floor = floor or Floor()
     script = Script(*answers)
-    turn = Turn("room", ALICE, question, None, lambda _t, at, text: floor.deltas.append((at, text)))
+    turn = Turn("room", ALICE, question, None, floor.say, tasks=Tasks())
     models = Models(FunctionModel(stream_function=script), way=way, whole=False)
     dialogue = Dialogue.begin("rules", [Spoken("room", question)], native=way == "native")
     try:
         end = await Loop(turn, floor, models, limits, compiled(patterns)).run(dialogue)
     except TurnOver as over:
         end = over.end
-    return Played(turn, end, script, floor)
+    return Played(turn, end, script, floor, await turn.speech.end())

@@ -8,23 +8,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.agent.speech import FLUSH_S, Clean, Speech, clean, repeats
+from tests.unit.agent.floor import Tasks
 from tests.unit.server.virtual import virtual
 
 
-def spoken(plan):
+class Members:
+    """Get frames after `takes_s` of storing each; a join at any time sees a consistent text."""
+
+    def __init__(self, takes_s=0.0):
+        self.frames = []
+        self.takes_s = takes_s
+
+    async def send(self, at, text):
+        if self.takes_s:
+            await asyncio.sleep(self.takes_s)
+        self.frames.append((asyncio.get_running_loop().time(), at, text))
+
+
+def spoken(plan, takes_s=0.0):
     """Say `(pause in s, text)` in virtual time; the frames and the whole text."""
-    frames = []
+    members = Members(takes_s)
 
     async def main():
-        loop = asyncio.get_running_loop()
-        speech = Speech(lambda at, text: frames.append((loop.time(), at, text)))
+        speech = Speech(members.send, Tasks())
         for pause_s, text in plan:
             if pause_s:
                 await asyncio.sleep(pause_s)
             speech.add(text)
-        return speech.end()
+        return await speech.end()
 
-    return frames, virtual(main())
+    return members.frames, virtual(main())
 
 
 plans = st.lists(
@@ -32,9 +45,9 @@ plans = st.lists(
 )
 
 
-@given(plans)
-def test_frames_concatenate_to_the_text_at_their_positions(plan):
-    frames, text = spoken(plan)
+@given(plans, st.sampled_from([0.0, 0.01, 0.3]))
+def test_frames_concatenate_to_the_text_at_their_positions(plan, takes_s):
+    frames, text = spoken(plan, takes_s)
     at = 0
     for _, position, part in frames:
         assert position == at
@@ -63,6 +76,63 @@ def test_2000_deltas_in_a_second_are_few_frames():
     frames, text = spoken([(0.0005, f"w{n} ") for n in range(2_000)])
     assert len(frames) <= 22
     assert text.split() == [f"w{n}" for n in range(2_000)]
+
+
+@given(plans, st.floats(0, 3))
+def test_who_joins_at_any_time_gets_the_rest_from_where_the_text_so_far_ends(plan, at_s):
+    members = Members(takes_s=0.01)
+
+    async def main():
+        speech = Speech(members.send, Tasks())
+        seen = []
+
+        async def join():
+            await asyncio.sleep(at_s)
+            seen.append((speech.text, len(members.frames)))
+
+        joining = asyncio.ensure_future(join())
+        for pause_s, text in plan:
+            if pause_s:
+                await asyncio.sleep(pause_s)
+            speech.add(text)
+        whole = await speech.end()
+        await joining
+        return whole, *seen[0]
+
+    whole, text, count = virtual(main())
+    assert text + "".join(part for _, _, part in members.frames[count:]) == whole
+
+
+def test_flush_returns_once_the_members_have_all_of_it():
+    members = Members(takes_s=1.0)
+
+    async def main():
+        speech = Speech(members.send, Tasks())
+        speech.add("It ")
+        await asyncio.sleep(0.5)
+        speech.add("is ")
+        await speech.flush()
+        had = [text for _, _, text in members.frames]
+        speech.add("four.")
+        return had, await speech.end()
+
+    assert virtual(main()) == (["It ", "is "], "It is four.")
+
+
+def test_a_flush_that_is_given_up_loses_no_word():
+    members = Members(takes_s=1.0)
+
+    async def main():
+        speech = Speech(members.send, Tasks())
+        speech.add("It ")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await speech.flush()
+        speech.add("is.")
+        return await speech.end()
+
+    assert virtual(main()) == "It is."
+    assert [text for _, _, text in members.frames] == ["It ", "is."]
 
 
 @given(st.text(), st.data())
