@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from protocol import commands, events, names
+from protocol import commands, events, names, shapes
 from protocol.client_queue import ByteQueue, QueueEnd
 from protocol.errors import BadFrame, DuetError
 
@@ -46,7 +46,7 @@ class Hole:
 
 
 Started = events.ExecStarted | events.SandboxExecStarted
-Exited = events.ExecExited | events.SandboxExecExited
+Exited = shapes.Exited
 
 
 class Wire(Protocol):

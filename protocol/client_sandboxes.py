@@ -79,6 +79,17 @@ class SandboxCalls:
         )
         return await self.runs.start(asked)
 
+    async def follow_command(self: Connection, exec_id: str) -> Run:
+        """The run of a command without a room that an earlier session began, from its first byte.
+
+        It may have ended meanwhile. Raises UnknownExec for one that is not known (any more).
+        """
+        run = self.runs.follow(exec_id)
+        ack = await self.request(commands.ExecRead(exec=exec_id, at=0, limit=1))
+        if ack.exited is not None:
+            self.runs.exited(ack.exited)
+        return run
+
     async def kill_sandbox(self: Connection, id: str) -> Sandbox:  # noqa: A002
         """Save and stop it: starting the same id again resumes it."""
         return _record(await self.request(commands.SandboxKill(id=id)))

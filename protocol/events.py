@@ -281,6 +281,8 @@ class Ack(Reply):
     turn: str | None = None
     at: int | None = None
     end: int | None = None
+    exited: Exited | None = None
+    """How the command ended whose output was read, where no room tells it."""
     sandbox: Sandbox | None = None
     sandboxes: list[Sandbox] | None = None
 

@@ -33,6 +33,7 @@ from server.running import ExecConfig
 from server.sandboxes import Sandboxes
 from server.settings import Settings
 from server.solo import SoloExecs
+from server.solo_log import SoloLog
 from server.static import Page
 from server.store import Store, check_url
 from server.tasks import GuardedTasks
@@ -77,7 +78,12 @@ class Server:
         )
         config = _exec_config(settings, folder.server_id())
         solo = SoloExecs(
-            manager=self.manager, store=store, execlog=execlog, config=config, tasks=tasks
+            manager=self.manager,
+            store=store,
+            execlog=execlog,
+            log=SoloLog(store, config.server, settings.exec_kept_s),
+            config=config,
+            tasks=tasks,
         )
         sandboxes = self.hub.sandboxes = Sandboxes(settings, self.manager, solo, roomlog)
         self.execs = self.hub.execs = Execs(
@@ -113,6 +119,7 @@ class Server:
     async def open(self) -> None:
         """Settle what an earlier life left, then listen."""
         await self.manager.open()
+        await self.hub.sandboxes.solo.take_up()
         for room in await self.hub.roomlog.rooms():
             await self._take_up(room["id"])
             await self.agent.settle(room["id"])

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ from protocol.codec import JSON
 from protocol.commands import Exec
 from protocol.errors import DuetError, LimitReached, Unavailable, UnknownExec, UnknownRoom
 from protocol.model import Participant, PtySize
-from sandbox.errors import Detached, SandboxError, SandboxUnavailable
+from sandbox.errors import Detached, SandboxError
 from sandbox.manager import Manager
 from sandbox.results import ExecResult
 from sandbox.spec import SandboxSpec
@@ -23,21 +22,23 @@ from server.roomlog import Append, Appended, RoomLog, Running
 from server.run import Run
 from server.running import (
     LINGER_S,
+    RETRY_MAX_S,
+    RETRY_MIN_S,
     ExecConfig,
     author,
     content_of,
     live,
+    met_again,
     read_output,
     result_of,
     short_id,
     started_fields,
     streams_of,
     unavailable,
+    unknown_end,
 )
 
 log = logs.get("exec")
-
-_RETRY_MIN_S, _RETRY_MAX_S = 0.2, 2.0
 
 
 class Execs:
@@ -97,13 +98,13 @@ class Execs:
 
     async def _end_unrun(self, room: Room, by: Participant, run: Run, started: Append) -> None:
         """Find out whether a start was stored after all, and tell that it was not run."""
-        wait_s = _RETRY_MIN_S
+        wait_s = RETRY_MIN_S
         while True:
             try:
                 appended = await self._roomlog.append(room.id, started)
             except Unavailable:
                 await asyncio.sleep(wait_s)
-                wait_s = min(wait_s * 2, _RETRY_MAX_S)
+                wait_s = min(wait_s * 2, RETRY_MAX_S)
             except DuetError:
                 self._forget(room, run.exec)
                 return
@@ -223,27 +224,9 @@ class Execs:
         self, room: Room, run: Run, started: dict[str, Any], ends: Mapping[str, int]
     ) -> None:
         """Meet the command again, as soon as there is an engine to ask; then as any other."""
-        wait_s = _RETRY_MIN_S
-        sandbox = self._sandbox_of(room.id).id
-        while True:
-            try:
-                process = await self._manager.adopt(sandbox, short_id(run.exec), run, ends)
-            except SandboxUnavailable as error:
-                log.warning("a command is not met again yet", exec=run.exec, error=error.message)
-                await asyncio.sleep(wait_s)
-                wait_s = min(wait_s * 2, _RETRY_MAX_S)
-            else:
-                break
-        if process is None:
-            await self._live_and_end(room, started["by"], run, _unknown_end(started))
-            return
-        run.process = process
-        run.settled.set()
-        if run.cancelled:
-            await process.cancel()
-        for stream in run.streams.values():
-            run.grant(stream)
-        await self._live_and_end(room, started["by"], run, process.wait())
+        process = await met_again(self._manager, self._sandbox_of(room.id).id, run, ends)
+        work = unknown_end(started["ts"]) if process is None else process.wait()
+        await self._live_and_end(room, started["by"], run, work)
 
     # One life
 
@@ -263,7 +246,7 @@ class Execs:
         self, room: Room, run: Run, by: Mapping[str, Any], fields: dict[str, Any]
     ) -> None:
         """Append `exec.exited`; Redis may be away for a while, so until it is taken."""
-        wait_s = _RETRY_MIN_S
+        wait_s = RETRY_MIN_S
         while True:
             try:
                 await self._append_exited(room.id, run.exec, by, fields)
@@ -279,7 +262,7 @@ class Execs:
             except DuetError as error:
                 log.warning("an end is not stored yet", exec=run.exec, error=error.message)
                 await asyncio.sleep(wait_s)
-                wait_s = min(wait_s * 2, _RETRY_MAX_S)
+                wait_s = min(wait_s * 2, RETRY_MAX_S)
             else:
                 break
         if not run.done.done():
@@ -320,10 +303,3 @@ class Execs:
             await self._manager.destroy(self._sandbox_of(room_id).id)
         except SandboxError as error:
             log.warning("a deleted room's sandbox is left", room=room_id, error=error.message)
-
-
-async def _unknown_end(started: Mapping[str, Any]) -> ExecResult:
-    """The end of an exec that its sandbox does not know any more. It is never ok."""
-    elapsed_ms = max(0, int(time.time() * 1000) - started["ts"])
-    message = "The server stopped while this ran, and its sandbox does not know it any more."
-    return ExecResult("sandbox_terminated", message, True, None, None, elapsed_ms)  # noqa: FBT003

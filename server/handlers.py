@@ -259,8 +259,9 @@ class Handlers:
     async def _exec_read(self, session: Session, command: c.ExecRead) -> None:
         stream = command.stream or await self._only_stream(command.exec)
         span = (command.at, command.at + command.limit)
-        head = {"exec": command.exec}
+        head, exited = {"exec": command.exec}, None
         if command.exec.startswith(MARK):
+            exited = await self._hub.sandboxes.solo.ask(command.exec, session)
             pieces, end, order = await self._hub.sandboxes.solo.read(command.exec, stream, span)
         else:
             head |= await self._check_room(session, command.exec)
@@ -270,7 +271,8 @@ class Handlers:
         for frame in frames:
             session.send(frame)
         reached = pieces[-1].end if pieces else command.at
-        session.reply(command.ref, {"type": "ack", "at": reached, "end": end})
+        ack = {"type": "ack", "at": reached, "end": end}
+        session.reply(command.ref, ack if exited is None else {**ack, "exited": exited})
 
     # The agent
 

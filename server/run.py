@@ -143,7 +143,7 @@ class Run:
     def let_go(self) -> None:
         """The server stops and the command does not: who waits here for its end is told so."""
         if not self.done.done():
-            message = "The server stops; the command goes on, and its end will be in the room."
+            message = "The server stops; the command goes on, and the next server tells its end."
             self.done.set_exception(Unavailable(message, retry_after_ms=1000))
             self.done.exception()  # retrieved: often nobody waits
 

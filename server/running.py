@@ -7,7 +7,7 @@ import asyncio
 import secrets
 import shlex
 import time
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,9 @@ from protocol import names
 from protocol.commands import Exec
 from protocol.errors import UnknownExec
 from protocol.model import Participant
-from sandbox.errors import Detached, InvalidSpec, SandboxError
+from sandbox.errors import Detached, InvalidSpec, SandboxError, SandboxUnavailable
 from sandbox.manager import Manager
+from sandbox.process import Process
 from sandbox.results import ExecResult
 from sandbox.spec import WORKDIR, ExecSpec, SandboxSpec
 from server import logs
@@ -27,6 +28,7 @@ from server.run import DELIVERY_S, KeepLimits, Run
 
 log = logs.get("exec")
 
+RETRY_MIN_S, RETRY_MAX_S = 0.2, 2.0
 LINGER_S = 6.0
 """A run's output stays in memory this long after its end, for joins that were under way."""
 
@@ -143,6 +145,40 @@ async def result_of(
         log.exception("an exec failed", exec=run.exec, incident=incident)
         message = f"Something went wrong on the server; incident {incident}."
         return _failed("internal_error", message, began, retryable=False)
+
+
+async def met_again(
+    manager: Manager, sandbox: str, run: Run, ends: Mapping[str, int]
+) -> Process | None:
+    """The process of a command that outlived its server, from `ends` on; None where it is gone.
+
+    Waits for an engine to ask.
+    """
+    wait_s = RETRY_MIN_S
+    while True:
+        try:
+            process = await manager.adopt(sandbox, short_id(run.exec), run, ends)
+        except SandboxUnavailable as error:
+            log.warning("a command is not met again yet", exec=run.exec, error=error.message)
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, RETRY_MAX_S)
+        else:
+            break
+    if process is not None:
+        run.process = process
+        run.settled.set()
+        if run.cancelled:
+            await process.cancel()
+        for stream in run.streams.values():
+            run.grant(stream)
+    return process
+
+
+async def unknown_end(started_ms: int) -> ExecResult:
+    """The end of an exec that its sandbox does not know any more. It is never ok."""
+    elapsed_ms = max(0, int(time.time() * 1000) - started_ms)
+    message = "The server stopped while this ran, and its sandbox does not know it any more."
+    return ExecResult("sandbox_terminated", message, True, None, None, elapsed_ms)  # noqa: FBT003
 
 
 async def unavailable(message: str) -> ExecResult:

@@ -6,13 +6,14 @@ Rooms' execs are `execs`; both share one command's life, which is `running`.
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Awaitable, Collection, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Awaitable, Collection, Iterable, Mapping
+from typing import Any
 
 from protocol.codec import JSON
 from protocol.commands import Exec
 from protocol.errors import DuetError, KeyConflict, LimitReached, UnknownExec
-from protocol.model import Participant
+from protocol.model import Participant, PtySize
 from sandbox.errors import Detached
 from sandbox.manager import Manager
 from sandbox.results import ExecResult
@@ -22,19 +23,24 @@ from server.order import Order
 from server.outbox import Source
 from server.output import Piece
 from server.room import Listener, Tasks
-from server.run import Run
+from server.run import Run, StreamOut
 from server.running import (
     LINGER_S,
+    RETRY_MAX_S,
+    RETRY_MIN_S,
     ExecConfig,
     author,
     content_of,
     live,
+    met_again,
     read_output,
     result_of,
     started_fields,
     streams_of,
     unavailable,
+    unknown_end,
 )
+from server.solo_log import SoloLog
 from server.store import Store
 from server.wire import Outgoing
 
@@ -44,25 +50,47 @@ _KEY_S = 24 * 60 * 60
 
 
 class _Audience:
-    """The one session that asked, as a run's place; none where it was asked over HTTP."""
+    """The sessions that asked, as a run's place; none where it was asked over HTTP.
 
-    def __init__(self, listener: Listener | None) -> None:
-        self.listener = listener
+    `started` is the frame of its start, `exited` its end once that was told.
+    """
+
+    def __init__(self, started: Mapping[str, Any]) -> None:
+        self.started = Outgoing(started)
+        self.exited: Mapping[str, Any] | None = None
+        self.listeners: set[Listener] = set()
+
+    def begin(self, listener: Listener | None) -> None:
+        """Tell the start to who asks for it; the rest is told from here on."""
+        if listener is not None:
+            self.listeners.add(listener)
+            listener.send(self.started)
+
+    def add(self, listener: Listener, streams: Iterable[StreamOut]) -> None:
+        """One that asks later; what it was not sent is told as a gap."""
+        if listener in self.listeners:
+            return
+        self.begin(listener)
+        for stream in streams:
+            if position := stream.joiner.position:
+                listener.send(stream.gap_frame(0, position))
 
     def broadcast(self, frame: Outgoing) -> None:
-        if self.listener is not None:
-            self.listener.send(frame)
+        for listener in self.listeners:
+            listener.send(frame)
 
     def broadcast_output(self, source: Source, start: int, end: int, frame: Outgoing) -> None:
-        if self.listener is not None:
-            self.listener.send_output(source, start, end, frame)
+        for listener in self.listeners:
+            listener.send_output(source, start, end, frame)
 
-    def broadcast_end(self, sources: Sequence[Source], frame: Outgoing) -> None:
-        """The end, after what was lost of its streams."""
-        if self.listener is not None:
-            for source in sources:
-                self.listener.tell_gap(source)
-            self.listener.send(frame)
+    def end(self, run: Run, by: Mapping[str, Any], exited: Mapping[str, Any]) -> None:
+        """Tell the end, after what was lost of its streams."""
+        self.exited = exited
+        frame = Outgoing({"type": "exec.exited", "by": by, **exited})
+        for listener in self.listeners:
+            for source in run.sources:
+                listener.tell_gap(source)
+            listener.send(frame)
 
 
 class SoloExecs:
@@ -74,11 +102,13 @@ class SoloExecs:
         manager: Manager,
         store: Store,
         execlog: ExecLog,
+        log: SoloLog,
         config: ExecConfig,
         tasks: Tasks,
     ) -> None:
         self._manager = manager
         self._store = store
+        self._log = log
         self._execlog = execlog
         self._config = config
         self._tasks = tasks
@@ -102,25 +132,54 @@ class SoloExecs:
             message = f"{self._config.max_running} commands run in this sandbox; wait for one."
             raise LimitReached(message)
         exec_id = f"{MARK}{sandbox.id}.{secrets.token_hex(8)}"
+        started = {"type": "exec.started", "exec": exec_id}
+        started |= {} if request.key is None else {"key": request.key}
+        started |= started_fields(by, request)
+        await self._log.begin(exec_id, {**started, "ts": int(time.time() * 1000)})
         first = await self._first(by, request, exec_id)
         if first != exec_id:
+            await self._log.drop(exec_id)
             return first
-        audience = _Audience(listener)
-        space = MARK + sandbox.id
-        run = Run(space, {"exec": exec_id}, audience, self._execlog, self._config.keep)
+        audience = _Audience(started)
+        run = self._begin(exec_id, sandbox.id, audience)
         run.open_to(by.id, stdin=request.stdin, pty=request.pty)
-        self._runs[exec_id] = run
-        self._live[sandbox.id] = self._live.get(sandbox.id, 0) + 1
-        head = {"type": "exec.started", "exec": exec_id}
-        head |= {} if request.key is None else {"key": request.key}
-        audience.broadcast(Outgoing({**head, **started_fields(by, request)}))
+        audience.begin(listener)
         run.started()
         if refused is None:
             work = result_of(self._manager, sandbox, request, run, self._config)
         else:
             work = unavailable(refused)
-        self._tasks.create_task(self._live_and_end(sandbox.id, by, run, work, audience))
+        self._tasks.create_task(self._live_and_end(sandbox.id, author(by), run, work, audience))
         return run
+
+    def _begin(self, exec_id: str, sandbox: str, audience: _Audience) -> Run:
+        run = Run(MARK + sandbox, {"exec": exec_id}, audience, self._execlog, self._config.keep)
+        self._runs[exec_id] = run
+        self._live[sandbox] = self._live.get(sandbox, 0) + 1
+        return run
+
+    async def take_up(self) -> None:
+        """Go on with what an earlier life of this server left running. Raises Unavailable."""
+        for exec_id, started in (await self._log.running()).items():
+            if await self._log.exited(exec_id) is not None:
+                await self._log.drop(exec_id)  # it was stopped between the two
+                continue
+            sandbox = _space(exec_id).removeprefix(MARK)
+            ends = await self._execlog.stored_ends(_space(exec_id), exec_id)
+            ts = started.pop("ts")
+            audience = _Audience(started)
+            run = self._begin(exec_id, sandbox, audience)
+            pty = PtySize.model_validate(started["pty"]) if "pty" in started else None
+            run.open_to(started["by"]["id"], stdin=started.get("stdin", False), pty=pty)
+            await run.restore(ends)
+            run.started()
+            work = self._go_on(sandbox, run, ts, ends)
+            by = started["by"]
+            self._tasks.create_task(self._live_and_end(sandbox, by, run, work, audience))
+
+    async def _go_on(self, sandbox: str, run: Run, ts: int, ends: Mapping[str, int]) -> ExecResult:
+        process = await met_again(self._manager, sandbox, run, ends)
+        return await (unknown_end(ts) if process is None else process.wait())
 
     def find(self, exec_id: str) -> Run:
         """A run that is live or ended a moment ago. Raises UnknownExec."""
@@ -140,9 +199,17 @@ class SoloExecs:
     def forget_listener(self, listener: Listener) -> None:
         """A session is gone: its commands go on, untold."""
         for run in self._runs.values():
-            place = run.place
-            if isinstance(place, _Audience) and place.listener is listener:
-                place.listener = None
+            if isinstance(run.place, _Audience):
+                run.place.listeners.discard(listener)
+
+    async def ask(self, exec_id: str, listener: Listener) -> Mapping[str, Any] | None:
+        """How a command ended; of one that runs None, and this session is told from now on."""
+        run = self._runs.get(exec_id)
+        if run is None or not isinstance(run.place, _Audience):
+            return await self._log.exited(exec_id)
+        if run.place.exited is None:
+            run.place.add(listener, run.streams.values())
+        return run.place.exited
 
     async def streams(self, exec_id: str) -> Collection[str]:
         """The names of the streams that an exec has printed to."""
@@ -172,22 +239,18 @@ class SoloExecs:
     async def _live_and_end(
         self,
         sandbox: str,
-        by: Participant,
+        by: Mapping[str, Any],
         run: Run,
         work: Awaitable[ExecResult],
         audience: _Audience,
     ) -> None:
         try:
             fields = await live(run, work)
-            head = {"type": "exec.exited", "by": author(by), "exec": run.exec}
-            audience.broadcast_end(run.sources, Outgoing({**head, **fields}))
-            if run.process is not None:
-                run.process.confirm()
+            exited = {"exec": run.exec, **fields}
+            audience.end(run, by, exited)
             if not run.done.done():
                 run.done.set_result(fields)
-            if not run.streams:
-                with suppress(DuetError):  # the end was told; this only lets it be read again
-                    await self._execlog.store_ends(run.space, run.exec, {}, run.order)
+            await self._keep_end(run, exited)
         except Detached:
             run.let_go()
         finally:
@@ -195,3 +258,23 @@ class SoloExecs:
             if not self._live[sandbox]:
                 del self._live[sandbox]
             asyncio.get_running_loop().call_later(LINGER_S, self._runs.pop, run.exec, None)
+
+    async def _keep_end(self, run: Run, exited: Mapping[str, Any]) -> None:
+        """For who asks later; Redis may be away for a while, so until it is taken."""
+        wait_s = RETRY_MIN_S
+        while True:
+            try:
+                if not run.streams:
+                    await self._execlog.store_ends(run.space, run.exec, {}, run.order)
+                await self._log.end(run.exec, exited)
+            except DuetError:
+                await asyncio.sleep(wait_s)
+                wait_s = min(wait_s * 2, RETRY_MAX_S)
+            else:
+                break
+        if run.process is not None:
+            run.process.confirm()
+
+
+def _space(exec_id: str) -> str:
+    return exec_id.rpartition(".")[0]

@@ -45,6 +45,7 @@ export interface Ack {
   turn?: string;
   at?: number;
   end?: number;
+  exited?: Exited;
   sandbox?: Sandbox;
   sandboxes?: Array<Sandbox>;
 }
@@ -355,6 +356,23 @@ export interface ExecStarted {
   by: Participant;
   key?: string;
   type: "exec.started";
+}
+
+/** The one end of an exec. `reason` only where `ok` is false. */
+export interface Exited {
+  exec: string;
+  ok: boolean;
+  reason?: string;
+  message?: string;
+  retryable?: boolean;
+  stdout?: string;
+  stderr?: string;
+  exitCode?: number;
+  signal?: string;
+  warnings?: Array<string>;
+  durationMs: number;
+  bytes: Record<string, number>;
+  truncated: Record<string, boolean>;
 }
 
 export interface Hello {
