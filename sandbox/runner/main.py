@@ -16,7 +16,7 @@ from sandbox.runner.inputs import Inputs
 from sandbox.runner.loop import IN, Loop
 from sandbox.runner.slots import Slots
 from sandbox.runner.stdio import pipes, terminal
-from sandbox.runner.system import harden, oom_kills, readable_bytes, resize
+from sandbox.runner.system import OomCounter, harden, readable_bytes, resize
 from sandbox.runner.tree import (
     SLOTS,
     Spawner,
@@ -47,6 +47,7 @@ class Runner:
         self.slots = Slots()
         self.kept = Kept()
         self.stopping = False
+        self.oom_kills = OomCounter()
         self.oom_told = 0
         self.spawner = Spawner()
         self.signals = harden()
@@ -197,7 +198,7 @@ class Runner:
         slot = self.slots.take(other.slot for other in self.by_pid.values())
         ex = Exec(message["x"], slot, message["limit"], message["ms"])
         self.execs[ex.id] = ex
-        ex.oom_before = oom_kills()
+        ex.oom_before = self.oom_kills.read()
         if not ex.slot:
             what = "it runs as many commands as it can"
             self.finish(ex, {"spawn": what, "errno": errno.EAGAIN})
@@ -213,7 +214,7 @@ class Runner:
             return
         self.by_pid[ex.pid] = ex
         ex.deadline = self.loop.after(message["ms"] / 1000, self.terminate, ex, "timeout")
-        self.wire.send({"t": "started", "x": ex.id, "pid": ex.pid})
+        self.wire.send_soon({"t": "started", "x": ex.id, "pid": ex.pid})
 
     def spawn(self, ex: Exec, message: Message) -> None:
         size, cwd = message.get("pty"), message["cwd"]
@@ -350,7 +351,7 @@ class Runner:
     def verdict(self, ex: Exec) -> Message:
         code = os.waitstatus_to_exitcode(ex.status or 0)
         killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL) and ex.why is None
-        count = oom_kills()
+        count = self.oom_kills.read()
         oom = killed and count > max(ex.oom_before, self.oom_told)
         self.oom_told = count if oom else self.oom_told
         low = count > ex.oom_before and not oom  # something died for memory while it ran

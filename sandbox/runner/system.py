@@ -2,14 +2,17 @@
 
 import ctypes
 import fcntl
+import os
 import signal
 import struct
 import termios
+from contextlib import suppress
 
 PR_SET_DUMPABLE = 4
 SFD_FLAGS = 0o2004000  # SFD_NONBLOCK | SFD_CLOEXEC
 SIGNALS = (signal.SIGCHLD, signal.SIGTERM)
 _COUNTERS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")  # v2, v1
+_COUNTER_BYTES = 4096
 
 
 def harden() -> int:
@@ -32,14 +35,20 @@ def resize(fd: int, cols: int, rows: int) -> None:
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
 
 
-def oom_kills() -> int:
+class OomCounter:
     """How often the kernel killed in this container for memory; 0 where it does not say."""
-    for path in _COUNTERS:
+
+    def __init__(self) -> None:
+        self._fd = -1
+        for path in _COUNTERS:
+            with suppress(OSError):
+                self._fd = os.open(path, os.O_RDONLY)
+                break
+
+    def read(self) -> int:
         try:
-            with open(path, "rb") as file:
-                for line in file:
-                    if line.startswith(b"oom_kill "):
-                        return int(line.split()[1])
+            text = os.pread(self._fd, _COUNTER_BYTES, 0)
         except OSError:
-            continue
-    return 0
+            return 0
+        found = text.partition(b"oom_kill ")[2].split(None, 1)
+        return int(found[0]) if found else 0

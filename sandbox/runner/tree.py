@@ -61,11 +61,15 @@ class Spawner:
 
 
 def environment(wanted: Mapping[str, str], cwd: str, *, terminal: bool) -> dict[str, str]:
-    """A sane environment, and over it what the command was given."""
+    """A sane environment, and over it what the command was given.
+
+    Of the locale only what characters are: with LANG a shell reads a dozen files more to start.
+    """
+    locale = {} if "LANG" in wanted else {"LC_CTYPE": "C.UTF-8"}
     return {
         "PATH": PATH,
         "HOME": os.environ.get("HOME") or "/root",
-        "LANG": "C.UTF-8",
+        **locale,
         "SHELL": "/bin/bash",
         "TERM": "xterm-256color" if terminal else "dumb",
         **wanted,

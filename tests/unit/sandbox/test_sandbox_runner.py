@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox import bundle, frames
-from sandbox.runner import execs, loop, tree, wire
+from sandbox.runner import execs, loop, system, tree, wire
 
 NONCE = bytes(range(16))
 
@@ -207,6 +207,60 @@ def test_a_full_pipe_blocks_output_and_loses_none_of_it(ends):
     assert ends.blocked == [True, False]
     frames_read = list(frames.FrameReader(NONCE).feed(got))
     assert [frame.data for frame in frames_read] == sent
+
+
+def test_a_word_that_can_wait_goes_with_the_next_frame_and_at_last_alone(ends):
+    ends.say(frames.encode_line(NONCE, 0, {"t": "hello"}))
+    reader = frames.FrameReader(NONCE)
+    assert list(reader.feed(ends.hear())) == []
+    ends.wire.send_soon({"t": "started", "x": "e1"})
+    ends.wire.send_soon({"t": "started", "x": "e2"})
+    assert ends.hear() == b""
+    ends.wire.send_output("e1", 0, 0, b"hi")
+    first, second, third = reader.feed(ends.hear())
+    assert [first.fields["x"], second.fields["x"], third.data] == ["e1", "e2", b"hi"]
+    ends.wire.send_soon({"t": "started", "x": "e3"})
+    heard = b""
+    while not heard:  # its own timer is all that can end this turn
+        ends.loop.turn()
+        heard = ends.hear()
+    assert [frame.fields["x"] for frame in reader.feed(heard)] == ["e3"]
+
+
+def test_a_word_that_waits_is_for_the_client_of_then(ends):
+    ends.say(frames.encode_line(NONCE, 0, {"t": "hello"}))
+    ends.wire.send_soon({"t": "started", "x": "e1"})
+    other = bytes(reversed(NONCE))
+    ends.say(frames.encode_line(other, 0, {"t": "hello"}))
+    ends.wire.send({"t": "pong", "i": 1})
+    assert [frame.fields["t"] for frame in frames.FrameReader(other).feed(ends.hear())] == ["pong"]
+
+
+def test_the_count_of_kills_for_memory_is_read_again_each_time(tmp_path, monkeypatch):
+    path = tmp_path / "memory.events"
+    path.write_text("low 0\noom 9\noom_kill 2\noom_group_kill 7\n")
+    monkeypatch.setattr(system, "_COUNTERS", ("/nowhere", str(path)))
+    counter = system.OomCounter()
+    assert counter.read() == 2
+    path.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 13\n")
+    assert counter.read() == 13
+    monkeypatch.setattr(system, "_COUNTERS", ("/nowhere",))
+    assert system.OomCounter().read() == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({}, {"LC_CTYPE": "C.UTF-8"}),
+        ({"LANG": "de_DE.UTF-8"}, {"LANG": "de_DE.UTF-8"}),
+        ({"LC_CTYPE": "C"}, {"LC_CTYPE": "C"}),
+    ],
+)
+def test_a_command_without_a_language_reads_utf_8(wanted, expected):
+    env = tree.environment(wanted, "/workspace", terminal=False)
+    assert {name: value for name, value in env.items() if name[:2] == "LC" or name == "LANG"} == (
+        expected
+    )
 
 
 def test_the_bundle_is_a_program_of_the_standard_library_alone():
