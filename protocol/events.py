@@ -95,10 +95,16 @@ class AgentStarted(Persisted):
 
 
 class AgentApproval(Persisted):
+    """A wanted command, at its place in the turn's words (code points before it).
+
+    Where `expires_ts` is not after `ts` nobody is asked: its refusal follows.
+    """
+
     type: Literal["agent.approval"] = "agent.approval"
     turn: str
     call: str
     command: str
+    at: int | None = None
     expires_ts: int
 
 

@@ -47,12 +47,13 @@ class Sandbox(Model):
 
 
 class Started(Model):
-    """What a command is, when it starts."""
+    """What a command is, when it starts; of a turn's, its place `at` in the words (code points)."""
 
     exec: str
     command: str
     cwd: str
     turn: str | None = None
+    at: int | None = None
     stdin: bool | None = None
     pty: PtySize | None = None
 

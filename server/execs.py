@@ -64,9 +64,10 @@ class Execs:
         self._live: dict[str, set[str]] = {}
 
     async def start(
-        self, room: Room, by: Participant, request: Exec, *, turn: str | None = None
+        self, room: Room, by: Participant, request: Exec, *, turn: tuple[str, int] | None = None
     ) -> tuple[Appended, Run | None]:
-        """Store `exec.started` and begin to run it; `turn` is the agent's, where it wants this.
+        """Store `exec.started` and begin to run it; `turn` is the agent's, where it wants this,
+        and the place in its words.
 
         With a key that was used before, the first answer and no new run. Raises LimitReached.
         """
@@ -124,12 +125,12 @@ class Execs:
         return run
 
     def _started(
-        self, room: Room, by: Participant, request: Exec, run: Run, turn: str | None
+        self, room: Room, by: Participant, request: Exec, run: Run, turn: tuple[str, int] | None
     ) -> Append:
         head = {"type": "exec.started", "room": room.id, "exec": run.exec}
         body: dict[str, Any] = {**head, **started_fields(by, request)}
         if turn is not None:
-            body["turn"] = turn
+            body["turn"], body["at"] = turn
         if request.key is not None:
             body["key"] = request.key
         return Append(

@@ -33,10 +33,11 @@ class RoomFloor:
         facts = await self._hub.roomlog.room(room)
         return facts["approval"] or self._approval
 
-    async def execute(self, turn: Turn, command: commands.Exec) -> Run:
+    async def execute(self, turn: Turn, command: commands.Exec, at: int) -> Run:
         """Start a command of the agent's. Raises the contract's errors."""
         room = await self._hub.open(turn.room)
-        _, run = await self._hub.execs.start(room, self._record.agent, command, turn=turn.id)
+        place = (turn.id, at)
+        _, run = await self._hub.execs.start(room, self._record.agent, command, turn=place)
         if run is None:
             raise Unavailable("The command was started and its result is not known here.")
         return run
@@ -48,6 +49,9 @@ class RoomFloor:
 
     async def ask_people(self, turn: Turn, call: Call) -> None:
         await self._record.approval(turn, call)
+
+    async def refused(self, turn: Turn, call: Call, why: str) -> None:
+        await self._record.refused(turn, call, why)
 
     async def no_answer(self, turn: Turn, call: Call) -> None:
         """Deny for want of an answer, unless one comes at this very moment."""

@@ -6,10 +6,10 @@ from contextlib import AsyncExitStack
 from protocol.model import Participant
 from server.agent.approval import compiled
 from server.agent.local import LocalModel
-from server.agent.loop import Limits
 from server.agent.models import Models, make
 from server.agent.record import Record
 from server.agent.turns import Agent, AgentConfig
+from server.agent.wanted import Limits
 from server.errors import StartupError
 from server.hub import Hub
 from server.room import Tasks

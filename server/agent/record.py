@@ -5,6 +5,7 @@ An append is sent again with the same key until the log has taken it or its room
 
 import asyncio
 import json
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -50,7 +51,8 @@ class Record:
         return await self._append(turn.room, Append(body))
 
     async def approval(self, turn: Turn, call: Call) -> Appended:
-        fields = {"call": call.call, "command": call.command, "expiresTs": call.expires_ts}
+        fields = {"call": call.call, "command": call.command, "at": call.at}
+        fields["expiresTs"] = call.expires_ts
         return await self._append(
             turn.room, Append(_body("agent.approval", turn, self.agent, **fields))
         )
@@ -62,6 +64,13 @@ class Record:
         return await self._roomlog.append(
             turn.room, Append(body, server_key=f"decided:{call.call}:{decision}:{by.id}")
         )
+
+    async def refused(self, turn: Turn, call: Call, why: str) -> None:
+        """Store that a command was wanted and does not run, which nobody was asked about."""
+        call.expires_ts = int(time.time() * 1000)
+        await self.approval(turn, call)
+        body = _body("agent.decided", turn, SERVER, call=call.call, decision="deny", note=why)
+        await self._append(turn.room, Append(body))
 
     async def message(
         self, room: str, turn: str, text: str, *, reply_to: str | None, partial: bool

@@ -15,10 +15,14 @@ _INDENT_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What stood between the tags. `problem` says why it does not run, where it does not."""
+    """What stood between the tags. `problem` says why it does not run, where it does not.
+
+    `at` is its place: the characters shown before it.
+    """
 
     command: str
     problem: str | None = None
+    at: int = 0
 
 
 NESTED = "a <run> inside a <run> is not run; give each command a tag of its own"
@@ -35,6 +39,7 @@ class TagParser:
         self._body: list[str] = []
         self._depth = 0
         self._nested = False
+        self._shown = 0
         self._code = _Code()
 
     def feed(self, delta: str) -> str:
@@ -48,9 +53,10 @@ class TagParser:
         """The rest of the text; what is still open is never run."""
         held, self._held = self._held, ""
         if not self._depth:
+            self._shown += len(held)
             return held
         self._body.append(held)
-        self.wanted.append(Wanted("".join(self._body).strip(), UNCLOSED))
+        self.wanted.append(Wanted("".join(self._body).strip(), UNCLOSED, self._shown))
         self._depth = 0
         return ""
 
@@ -75,6 +81,7 @@ class TagParser:
             self._body.append(char)
             return
         self._code.see(char)
+        self._shown += 1
         shown.append(char)
 
     def _opened(self) -> None:
@@ -95,7 +102,7 @@ class TagParser:
         command, nested = "".join(self._body).strip(), self._nested
         self._body, self._nested = [], False
         problem = NESTED if nested else (None if command else EMPTY)
-        self.wanted.append(Wanted(command, problem))
+        self.wanted.append(Wanted(command, problem, self._shown))
 
 
 class _Code:

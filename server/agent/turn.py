@@ -41,6 +41,8 @@ class Call:
     """A command the agent wants. What is approved and what runs is this very `command`."""
 
     command: str
+    at: int = 0
+    """Its place: the code points of the turn's words before it."""
     call: str = field(default_factory=lambda: f"c_{secrets.token_hex(8)}")
     status: Literal["approval", "running", "done", "denied"] = "running"
     exec: str | None = None
@@ -53,7 +55,8 @@ class Call:
     def view(self) -> dict[str, Any]:
         over = self.status in ("done", "denied")
         command = shortened(self.command) if over else self.command
-        fields = {"call": self.call, "command": command, "status": self.status}
+        fields: dict[str, Any] = {"call": self.call, "command": command, "at": self.at}
+        fields["status"] = self.status
         more = {"exec": self.exec, "expiresTs": self.expires_ts}
         return fields | {name: value for name, value in more.items() if value is not None}
 

@@ -16,11 +16,12 @@ from server import logs
 from server.agent.approval import Approval
 from server.agent.context import Question, conversation, instructions
 from server.agent.floor import RoomFloor
-from server.agent.loop import Limits, Loop
+from server.agent.loop import Loop
 from server.agent.models import Dialogue, Models
 from server.agent.record import Record
 from server.agent.small import SMALL_INSTRUCTIONS, small_conversation
 from server.agent.turn import End, Turn, TurnOver
+from server.agent.wanted import Limits
 from server.hub import Hub
 from server.records import sandbox_name
 from server.room import Room, Tasks

@@ -209,12 +209,85 @@ async def test_off_runs_nothing_and_a_pattern_asks_on_auto(house):
     )
     async with two(opened) as (room, alice, _bob):
         await set_approval(opened, room, "off")
-        await finished(alice, await ask(alice, room))
+        end = await finished(alice, await ask(alice, room))
         assert "cannot run commands" in opened.script.told(0)
+        assert end["usage"]["commands"] == 0
         await set_approval(opened, room, "auto")
         await finished(alice, await ask(alice, room))
-        assert [f["command"] for f in alice.of("agent.approval")] == ["git push"]
+        assert [f["command"] for f in alice.of("agent.approval")] == ["x", "git push"]
         assert alice.of("exec.started") == []
+
+
+async def test_a_command_that_is_off_is_seen_where_it_was_wanted(house):
+    opened = await house(["I try. ", "<run>rm x</run>"], ["I may not."], agent_approval="off")
+    async with two(opened) as (room, alice, bob):
+        turn = await ask(alice, room)
+        end = await finished(bob, turn)
+        assert types(of_turn(bob, turn)) == [
+            "agent.queued",
+            "agent.started",
+            "agent.approval",
+            "agent.decided",
+            "message",
+            "agent.finished",
+        ]
+        (wanted,), (decided,) = bob.of("agent.approval"), bob.of("agent.decided")
+        assert (wanted["command"], wanted["at"], wanted["by"]["kind"]) == ("rm x", 7, "agent")
+        assert wanted["expiresTs"] <= wanted["ts"]
+        assert (decided["call"], decided["decision"]) == (wanted["call"], "deny")
+        assert decided["by"]["id"] == "server"
+        assert decided["note"] == "Commands of the agent are off in this room."
+        assert (end["status"], end["usage"]["commands"]) == ("done", 0)
+        late = await alice.refused(
+            "agent.decide", room=room, turn=turn, call=wanted["call"], decision="allow"
+        )
+        assert late["code"] == "unknown_turn"
+
+
+async def test_a_command_beyond_the_limit_is_seen_and_not_counted(house):
+    opened = await house(
+        ["<run>echo 1</run><run>echo 2</run>"], agent_max_commands=1, agent_approval="auto"
+    )
+    async with two(opened) as (room, alice, _bob):
+        end = await finished(alice, await ask(alice, room))
+        assert (end["status"], end["usage"]["commands"]) == ("limit", 1)
+        assert [f["command"] for f in alice.of("exec.started")] == ["echo 1"]
+        (wanted,), (decided,) = alice.of("agent.approval"), alice.of("agent.decided")
+        assert (wanted["command"], decided["decision"]) == ("echo 2", "deny")
+        assert decided["note"] == end["message"]
+
+
+async def test_a_command_that_a_full_room_refuses_is_seen(house):
+    opened = await house(["<run>echo 1</run>"], ["Later."], max_running_execs=1)
+    async with two(opened) as (room, alice, _bob):
+        running = await alice.run(room, "sleep 300")
+        end = await finished(alice, await ask(alice, room))
+        assert (end["status"], end["usage"]["commands"]) == ("done", 0)
+        (decided,) = alice.of("agent.decided")
+        assert (decided["decision"], "1 commands run" in decided["note"]) == ("deny", True)
+        await alice.ok("exec.cancel", exec=running)
+        await alice.exited(running)
+
+
+async def test_a_turn_that_is_read_back_tells_where_its_commands_stood(house):
+    opened = await house(
+        ["One. <run>echo 1</run> Then two. <run>echo 2</run>", " ok"], ["Both \U0001f389."]
+    )
+    async with two(opened) as (room, alice, bob):
+        await set_approval(opened, room, "ask")
+        turn = await ask(alice, room)
+        first = await waits(bob)
+        async with opened.client(JSON, "Cleo") as cleo:
+            (open_turn,) = (await cleo.join(room))["turns"]
+            assert [call["at"] for call in open_turn["calls"]] == [5]
+        decision = {"room": room, "turn": turn, "call": first["call"]}
+        await bob.ok("agent.decide", **decision, decision="always")
+        await finished(alice, turn)
+        events = (await bob.ok("history", room=room, limit=200))["events"]
+        (text,) = [e["text"] for e in events if e["type"] == "message"]
+        assert text == "One.  Then two.  ok\n\nBoth \U0001f389."
+        assert [e["at"] for e in events if e["type"] == "agent.approval"] == [5]
+        assert [e["at"] for e in events if e["type"] == "exec.started"] == [5, 16]
 
 
 @pytest.mark.parametrize("body", [{"agent": {"approval": "maybe"}}, {"agent": {}}, {"agent": 1}])
@@ -273,6 +346,7 @@ async def test_who_joins_while_people_are_asked_can_answer(house):
                 {
                     "call": wanted["call"],
                     "command": "echo x",
+                    "at": 0,
                     "status": "approval",
                     "expiresTs": wanted["expiresTs"],
                 }

@@ -8,9 +8,10 @@ from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 from protocol.model import Participant
 from server.agent.approval import compiled
 from server.agent.context import Spoken
-from server.agent.loop import Limits, Loop
+from server.agent.loop import Loop
 from server.agent.models import Dialogue, Models
 from server.agent.turn import Turn, TurnOver
+from server.agent.wanted import Limits
 
 ALICE = Participant(id="p_a", name="Alice", kind="human")
 LIMITS = Limits(steps=8, tokens=50_000, seconds=5.0, commands=8, approval_s=0.05)
@@ -71,6 +72,7 @@ class Floor:
         self.results = list(results)
         self.words = list(words)
         self.ran, self.asked, self.cancelled, self.retries, self.deltas = [], [], [], [], []
+        self.places, self.refusals = [], []
         self.started = asyncio.Event()
 
     async def say(self, _turn, at, text):
@@ -79,8 +81,10 @@ class Floor:
     async def approval(self, _room):
         return self.mode
 
-    async def execute(self, _turn, command):
+    async def execute(self, turn, command, at):
+        assert turn.speech.sent == turn.speech.size, "a command overtook its words"
         self.ran.append(command.command)
+        self.places.append(at)
         fields, stdout, stderr = (*(self.results.pop(0) if self.results else (OK,)), "", "")[:3]
         if isinstance(fields, Exception):
             raise fields
@@ -101,6 +105,11 @@ class Floor:
             if word is not None:
                 call.decided = ALICE
                 call.word.set_result(word)
+
+    async def refused(self, turn, call, why):
+        assert turn.speech.sent == turn.speech.size, "a refusal overtook the words before it"
+        self.refusals.append((call.command, why))
+        self.places.append(call.at)
 
     async def no_answer(self, _turn, call):
         call.word.set_result(("deny", "No answer in time."))

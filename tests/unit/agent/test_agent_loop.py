@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from pydantic_ai import exceptions as x
 
-from protocol.errors import LimitReached
+from protocol.errors import LimitReached, Unavailable
 from tests.unit.agent.floor import LIMITS, OK, Floor, call, play
 
 FAILED = {"ok": False, "reason": "command_failed", "message": "It exited with 3.", "exitCode": 3}
@@ -85,6 +85,59 @@ async def test_a_command_that_cannot_start_is_told():
     assert played.end.status == "done"
     assert "128 commands run here." in played.script.told()
     assert played.turn.calls[0].output == "Error (a):\n128 commands run here."
+    assert floor.refusals == [("a", "128 commands run here.")]
+    assert played.turn.usage.commands == 0
+
+
+async def test_a_command_that_was_allowed_and_cannot_start_is_a_call_of_its_own():
+    floor = Floor("ask", results=[(LimitReached("No."),)], words=[("allow", None)])
+    played = await play(["<run>a</run>"], ["Later."], floor=floor)
+    allowed, refused = played.turn.calls
+    assert (allowed.decided.name, refused.status) == ("Alice", "denied")
+    assert allowed.call != refused.call
+    assert floor.refusals == [("a", "No.")]
+
+
+async def test_a_command_whose_start_is_not_known_is_not_called_refused():
+    floor = Floor(results=[(Unavailable("No answer."),)])
+    played = await play(["<run>a</run>"], ["Later."], floor=floor)
+    assert floor.refusals == []
+    assert played.turn.calls[0].output == "Error (a):\nNo answer."
+    assert played.turn.usage.commands == 0
+
+
+# Places
+
+
+@pytest.mark.parametrize(
+    ("answers", "pieces"),
+    [
+        ([["a <run>1</run> b"], ["c"]], ["a ", " b\n\nc"]),
+        ([["<run>1</run>b"], ["c"]], ["", "b\n\nc"]),
+        (
+            [["a", "\U0001f389\n<r", "un>1</run>\n<run>2</run>!"], ["c"]],
+            ["a\U0001f389\n", "\n", "!\n\nc"],
+        ),
+        ([["a <run>1</run>"], [" \n b <run>2</run> c"], ["d"]], ["a ", "\n\nb ", " c\n\nd"]),
+        ([["a <run>1</run>"], [" <run>2</run>\nc"], ["d"]], ["a ", "", "\n\nc\n\nd"]),
+        (
+            [["a\0<run>1</run>", "b\ud83c", "\udf89<run>2</run>"], ["d"]],
+            ["a", "b\U0001f389", "\n\nd"],
+        ),
+    ],
+)
+async def test_a_tagged_command_has_its_place_in_the_words(answers, pieces):
+    played = await play(*answers)
+    assert played.text == "".join(pieces)
+    places = [sum(map(len, pieces[: n + 1])) for n in range(len(pieces) - 1)]
+    assert played.floor.places == places
+    assert [call.at for call in played.turn.calls] == places
+
+
+async def test_a_native_call_stands_after_its_answers_words():
+    played = await play(["I look. ", call("ls")], [call("pwd")], ["So."], way="native")
+    assert played.text == "I look. \n\nSo."
+    assert played.floor.places == [8, 8]
 
 
 # Limits
@@ -106,6 +159,34 @@ async def test_at_a_limit_the_turn_ends_and_says_which(limits, setting):
     assert played.end.status == "limit"
     assert setting in played.end.message
     assert len(played.floor.ran) <= 8
+
+
+async def test_commands_beyond_the_limit_are_shown_and_not_counted():
+    wanted = "".join(f"<run>echo {n}</run>" for n in range(20))
+    floor = Floor(results=[(OK, str(n)) for n in range(9)])
+    played = await play([wanted], limits=replace(LIMITS, commands=2), floor=floor)
+    assert (played.end.status, floor.ran) == ("limit", ["echo 0", "echo 1"])
+    assert [command for command, _ in floor.refusals] == ["echo 2", "echo 3", "echo 4"]
+    assert all(why == played.end.message for _, why in floor.refusals)
+    assert played.turn.usage.commands == 2
+    assert played.turn.calls[2].output == f"Error (echo 2):\n{played.end.message}"
+
+
+async def test_a_command_of_an_answer_beyond_the_tokens_is_shown_and_does_not_run():
+    answer = ["Well. " * 120, "<run>ls</run><run></run>"]
+    played = await play(answer, limits=replace(LIMITS, tokens=150))
+    assert (played.end.status, played.floor.ran) == ("limit", [])
+    assert "TOKENS" in played.end.message
+    assert played.floor.refusals == [("ls", played.end.message)]
+    assert played.turn.usage.commands == 0
+
+
+async def test_commands_that_people_deny_count_for_the_limit_and_not_as_run():
+    floor = Floor("ask", words=[("deny", None)] * 5)
+    limits = replace(LIMITS, commands=3)
+    played = await play(*[[f"<run>echo {n}</run>"] for n in range(5)], floor=floor, limits=limits)
+    assert (played.end.status, len(floor.asked)) == ("limit", 3)
+    assert played.turn.usage.commands == 0
 
 
 async def test_a_model_that_never_sends_another_byte_is_cut_and_its_words_kept():
@@ -180,7 +261,9 @@ async def test_patterns_ask_on_auto():
 async def test_off_runs_nothing_and_asks_nobody():
     played = await play(["<run>a</run>"], ["ok"], floor=Floor("off"))
     assert (played.floor.ran, played.floor.asked) == ([], [])
+    assert played.floor.refusals == [("a", "Commands of the agent are off in this room.")]
     assert "off in this room" in played.script.told()
+    assert played.turn.usage.commands == 0
 
 
 async def test_the_time_of_people_does_not_count():

@@ -80,13 +80,13 @@ def test_a_tag_between_words_runs_byte_for_byte(command, before, after):
     shown, wanted = parse(f"{before}<run>{command}</run>{after}")
     assert shown == before + after
     stripped = command.strip()
-    assert wanted == [Wanted(stripped, None if stripped else EMPTY)]
+    assert wanted == [Wanted(stripped, None if stripped else EMPTY, len(before))]
 
 
 def test_several_in_one_answer_run_in_order():
     shown, wanted = parse("First <run>ls</run>, then\n<run>\ncat a\ncat b\n</run> done.")
     assert shown == "First , then\n done."
-    assert wanted == [Wanted("ls"), Wanted("cat a\ncat b")]
+    assert wanted == [Wanted("ls", at=6), Wanted("cat a\ncat b", at=13)]
 
 
 def test_a_nested_tag_runs_neither():
@@ -133,7 +133,7 @@ def test_code_shown_to_a_reader_is_text(text):
     ],
 )
 def test_a_tag_after_code_runs(before):
-    assert parse(f"{before}<run>ls</run>") == (before, [Wanted("ls")])
+    assert parse(f"{before}<run>ls</run>") == (before, [Wanted("ls", at=len(before))])
 
 
 def test_a_stray_end_is_not_shown():

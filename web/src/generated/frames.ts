@@ -50,6 +50,11 @@ export interface Ack {
   sandboxes?: Array<Sandbox>;
 }
 
+/**
+ * A wanted command, at its place in the turn's words (code points before it).
+ *
+ * Where `expires_ts` is not after `ts` nobody is asked: its refusal follows.
+ */
 export interface AgentApproval {
   room: string;
   offset: number;
@@ -60,6 +65,7 @@ export interface AgentApproval {
   turn: string;
   call: string;
   command: string;
+  at?: number;
   expiresTs: number;
 }
 
@@ -348,6 +354,7 @@ export interface ExecStarted {
   command: string;
   cwd: string;
   turn?: string;
+  at?: number;
   stdin?: boolean;
   pty?: PtySize;
   room: string;
@@ -658,6 +665,7 @@ export interface SandboxExecStarted {
   command: string;
   cwd: string;
   turn?: string;
+  at?: number;
   stdin?: boolean;
   pty?: PtySize;
   type: "exec.started";
