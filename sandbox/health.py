@@ -5,6 +5,7 @@ Questions to the engine and the runner only; what follows from the answers is `i
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,17 +65,27 @@ def engine_lost(why: str) -> Fate:
     return Fate("sandbox_unavailable", f"The sandbox was lost: {why}", "error")
 
 
-async def until_silent(engine: Engine, link: Link, busy: Callable[[], bool]) -> str:
+async def until_silent(engine: Engine, container: str, link: Link, busy: Callable[[], bool]) -> str:
     """Returns, with why, once neither runner nor engine answers; for ever while one does.
 
-    A runner may be slow, since the commands share its CPU limit; an engine may not.
+    A runner may be slow, since the commands share its CPU limit; an engine may not. One that
+    somebody paused goes on.
     """
     while True:
         await asyncio.sleep(PING_EVERY_S)
         if busy():
             link.ping()
-            if link.silent_s() > SILENT_S and (why := await _unreachable(engine)):
-                return why
+            if link.silent_s() > SILENT_S:
+                if why := await _unreachable(engine):
+                    return why
+                await _thaw(engine, container)
+
+
+async def _thaw(engine: Engine, container: str) -> None:
+    with suppress(EngineError, EngineUnavailable):  # it is asked again a second later
+        found = await engine.inspect(container)
+        if found is not None and found["State"].get("Paused"):
+            await engine.unpause(container)
 
 
 async def _unreachable(engine: Engine) -> str:

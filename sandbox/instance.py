@@ -84,12 +84,14 @@ class Instance(Place):
         EngineError: then nothing is known yet.
         """
         async with self._lock:
-            self.last_error = None
+            if self.destroyed or self._link is not None:  # while it waited for its turn
+                return
             try:
                 link, found = await self._roster.meet(self._engine, container)
             except LinkBroken as error:
                 log.warning("sandbox %s not met again: %s", self.spec.id, error.message)
                 await self._engine.kill(container)
+                self.last_error = None
                 self.adopt(container)
                 self.tell()
                 return
@@ -266,9 +268,10 @@ class Instance(Place):
             self._throttle.close()
         return self._roster.unlink()
 
-    async def _watch(self, link: Link) -> None:
+    async def _watch(self, link: Link, container: str) -> None:
         """End what runs over a link that is open and carries nothing."""
-        why = await until_silent(self._engine, link, lambda: bool(self._roster.processes))
+        its = self._roster
+        why = await until_silent(self._engine, container, link, lambda: bool(its.processes))
         if link is self._link:
             processes = self._unlink()
             self._settle(engine_lost(why), processes)
@@ -314,7 +317,7 @@ class Instance(Place):
         )
         if self._watching is not None:
             self._watching.cancel()
-        self._watching = self._shared.spawn(self._watch(link))
+        self._watching = self._shared.spawn(self._watch(link, container))
 
     def release(self, message: str) -> None:
         """End what runs, without asking the engine."""

@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 # An engine under load may refuse or be late once; a second later it is not.
 LIMIT_TRIES: Final = 3
 LIMIT_AGAIN_S: Final = 1.0
+# What somebody else removes at the engine is gone within a second or two.
+GONE_S: Final = 10.0
+GONE_AGAIN_S: Final = 0.1
 _NOT_FOUND: Final = 404
 _TAKEN: Final = 409
 
@@ -62,6 +65,9 @@ class Provider:
         labels = found["Config"].get("Labels") or {}
         if labels.get(containers.OWNER_LABEL) != self._owner:
             raise SandboxUnavailable(f"A container named {name} is not Duet's; remove it.")
+        if found["State"].get("Status") in ("dead", "removing"):
+            await self._gone(found["Id"])
+            return False
         if found["State"].get("Running"):
             await self._engine.kill(found["Id"])
         wanted = containers.create_config(self._owner, spec, cpus)["HostConfig"]
@@ -71,6 +77,16 @@ class Provider:
             return False
         await self._engine.update(found["Id"], containers.limits(spec, cpus, starting=True))
         return True
+
+    async def _gone(self, container: str) -> None:
+        """Returns once one that is being removed is no more. Raises SandboxUnavailable."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + GONE_S
+        await self._engine.remove(container)
+        while await self._engine.inspect(container) is not None:
+            if loop.time() >= until:
+                raise SandboxUnavailable("Its old container is still being removed. Try again.")
+            await asyncio.sleep(GONE_AGAIN_S)
 
     async def create(self, name: str, config: Mapping[str, Any]) -> str:
         """The id of a new container, held to its size on disk where the engine can do that.

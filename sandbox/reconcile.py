@@ -17,8 +17,10 @@ from sandbox.registry import NOT_MET, Registry
 
 log = logging.getLogger(__name__)
 
-_DOWN: Final = ("exited", "created", "dead")
+_DOWN: Final = ("exited", "created")
+_GOING: Final = ("removing", "dead")  # dead: a removal that did not get to its end
 MEET_AT_ONCE: Final = 8  # each costs the engine an attachment and an update
+ASK_AT_ONCE: Final = 16
 GONE: Final = "Its container was removed from outside, and its files with it."
 
 
@@ -31,13 +33,16 @@ class Reconciler:
         self._warned: set[str] = set()
         self._turn = asyncio.Lock()
         self._meeting = asyncio.Semaphore(MEET_AT_ONCE)
+        self._asking = asyncio.Semaphore(ASK_AT_ONCE)
         self.settled = False  # once it was done in this life
 
     async def run(self) -> None:
         """Raises EngineUnavailable, EngineError when the engine can't be asked."""
         async with self._turn:
             known = {one.container for one in self._registry}
-            found = await self._engine.list(f"{containers.OWNER_LABEL}={self._owner}")
+            listed = await self._engine.list(f"{containers.OWNER_LABEL}={self._owner}")
+            found = [one for one in listed if one["State"] not in _GOING]
+            await asyncio.gather(*(self._reap(one) for one in listed if one["State"] == "dead"))
             await asyncio.gather(*(self._guarded(container) for container in found))
             names = {name for one in found if (name := self._sandbox(one))}
             for instance in self._registry:
@@ -45,8 +50,7 @@ class Reconciler:
                 if instance.spec.id not in names and instance.container in known:
                     await self._vanished(instance)
             for id in set(self._registry.doomed) - names:  # noqa: A001
-                self._registry.doomed.pop(id, None)
-                self._registry.records.drop(id)
+                await self._finish_removal(id)
             self.settled = True
 
     def _sandbox(self, container: Mapping[str, Any]) -> str | None:
@@ -74,14 +78,38 @@ class Reconciler:
         elif id in self._registry.doomed and self._registry.get(id) is None:
             await self._finish_removal(id, container)
         else:
-            spec = containers.spec_of(container, self._owner)
-            instance = self._registry.get(id) or self._registry.make(spec)
-            await self._compare(instance, container)
+            instance = self._registry.get(id) or await self._unknown(container)
+            if instance is not None:
+                await self._compare(instance, container)
 
-    async def _finish_removal(self, id: str, container: dict[str, Any]) -> None:  # noqa: A002
+    async def _unknown(self, container: dict[str, Any]) -> Instance | None:
+        """A record of a container that has none, if it is there: the list may be older than its
+        removal, whose record is gone then.
+        """
+        async with self._asking:
+            if await self._engine.inspect(container["Id"]) is None:
+                return None
+        spec = containers.spec_of(container, self._owner)
+        if instance := self._registry.get(spec.id):  # started meanwhile
+            return instance
+        instance = self._registry.make(spec)
+        if container["State"] not in _DOWN:
+            instance.status, instance.last_error = "error", NOT_MET
+        return instance
+
+    async def _reap(self, container: dict[str, Any]) -> None:
+        try:
+            await self._engine.remove(container["Id"])
+        except SandboxError as error:
+            log.warning("container %s stays dead: %s", container["Id"][:12], error.message)
+
+    async def _finish_removal(self, id: str, container: dict[str, Any] | None = None) -> None:  # noqa: A002
         """A destroy that an earlier server did not get to the end of."""
         log.info("removing sandbox %s, whose removal had begun", id)
-        await self._engine.remove_with_volumes(container["Id"], containers.OWNER_LABEL)
+        if container is not None:
+            await self._engine.remove_with_volumes(container["Id"], containers.OWNER_LABEL)
+        if self._registry.doomed[id].profile == "strict":  # a volume outlives its container
+            await self._engine.remove_volume(containers.container_name(self._owner, id))
         self._registry.doomed.pop(id, None)
         self._registry.records.drop(id)
 
