@@ -18,7 +18,6 @@ from protocol.model import (
     DisplayName,
     MessageText,
     Model,
-    Participant,
     RoomId,
     Str,
 )
@@ -36,7 +35,7 @@ log = logs.get("http")
 
 BODY_BYTES = 1024 * 1024
 """Largest request body: well beyond the largest command, far below what would hurt."""
-HTTP_PARTICIPANT = Participant(id="http", name="HTTP API", kind="bot")
+HTTP_PARTICIPANT = reply.CALLER
 _BAD_REQUEST = 400
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -190,7 +189,7 @@ class _Api:
 
     async def message(self, request: web.Request) -> web.Response:
         said = await _body(request, MessageRequest)
-        by = reply.person(said.user_id, HTTP_PARTICIPANT)
+        by = reply.person(said.user_id)
         answer = await reply.message(self._hub, self._agent, _room(request), by, said.text)
         return web.json_response(answer)
 

@@ -6,7 +6,6 @@ An append is sent again with the same key until the log has taken it or its room
 import asyncio
 import json
 import time
-from contextlib import suppress
 from typing import Any
 
 from protocol.errors import KeyConflict, Unavailable, UnknownRoom, UnknownTurn
@@ -74,7 +73,7 @@ class Record:
 
     async def message(
         self, room: str, turn: str, text: str, *, reply_to: str | None, partial: bool
-    ) -> None:
+    ) -> Appended:
         """Store the turn's words, once."""
         body: dict[str, Any] = {
             "type": "message",
@@ -95,10 +94,10 @@ class Record:
             value=turn,
             server_key=f"said:{turn}",
         )
-        await self._append(room, append)
+        return await self._append(room, append)
 
-    async def hint(self, room: str, turn: str, text: str) -> None:
-        """Say how to configure the agent, once a day in a room."""
+    async def hint(self, room: str, turn: str, text: str) -> int:
+        """Say how to configure the agent, once a day in a room. Where it stands, 0 if unknown."""
         message = new_id("m")
         body = {"type": "message", "room": room, "by": author(self.agent), "id": message}
         append = Append(
@@ -109,8 +108,10 @@ class Record:
             op="message",
             subject=message,
         )
-        with suppress(KeyConflict):  # another version's words, today
-            await self._append(room, append)
+        try:
+            return (await self._append(room, append)).offset
+        except KeyConflict:  # another version's words, today
+            return 0
 
     async def finished(
         self, room: str, turn: str, end: End, usage: dict[str, int] | None

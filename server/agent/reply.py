@@ -4,17 +4,21 @@ from typing import Any
 
 from protocol import names
 from protocol.model import Participant
+from server.agent.turn import Turn
 from server.agent.turns import Agent
 from server.hub import Hub
+from server.running import author
 
+CALLER = Participant(id="http", name="HTTP API", kind="bot")
+"""Who calls over HTTP without saying for whom."""
 _PERSON = "http-"
 """Before a caller's `userId`: nobody over HTTP is a participant that said hello."""
 
 
-def person(user_id: str | None, otherwise: Participant) -> Participant:
+def person(user_id: str | None) -> Participant:
     """Who speaks over HTTP."""
     if user_id is None:
-        return otherwise
+        return CALLER
     return Participant(id=f"{_PERSON}{user_id}", name=user_id, kind="human")
 
 
@@ -27,21 +31,32 @@ async def message(
     turn = await agent.wait(turn_id)
     if turn is None or turn.end is None:
         return {"reply": "", "messages": [], "turn": turn_id, "status": "failed"}
-    until = turn.finished or None
-    page = await hub.page(room_id, before=until, after=None, limit=names.HISTORY_PAGE_MAX)
-    said_events = [event for event in page["events"] if event["type"] == "message"]
+    question = {"by": author(by), "id": said.answer, "text": text, "ts": said.ts}
     answer: dict[str, Any] = {
         "reply": turn.reply(),
-        "messages": [_told(event) for event in said_events if not event.get("deleted")],
+        "messages": await _messages(hub, turn, {**question, "offset": said.offset}),
         "turn": turn_id,
         "status": turn.end.status,
     }
     return answer if turn.end.message is None else {**answer, "message": turn.end.message}
 
 
+async def _messages(hub: Hub, turn: Turn, question: dict[str, Any]) -> list[dict[str, Any]]:
+    """The room's newest messages up to the turn's answer, its question always among them."""
+    until = turn.answered if turn.answered > question["offset"] else turn.finished
+    before = until + 1 if until else None
+    page = await hub.page(turn.room, before=before, after=None, limit=names.HISTORY_PAGE_MAX)
+    events = page["events"]
+    said = [event for event in events if event["type"] == "message" and not event.get("deleted")]
+    if not events or events[0]["offset"] > question["offset"]:
+        said.insert(0, question)
+    return [_told(event) for event in said]
+
+
 def _told(event: dict[str, Any]) -> dict[str, Any]:
-    by = event["by"]
+    by, words = event["by"], {"text": event["text"], "ts": event["ts"]}
     if by["kind"] == "agent":
-        return {"role": "agent", "text": event["text"], "ts": event["ts"]}
-    user_id = by["id"].removeprefix(_PERSON)
-    return {"role": "user", "userId": user_id, "text": event["text"], "ts": event["ts"]}
+        return {"role": "agent", **words}
+    if by["id"] == CALLER.id:
+        return {"role": "user", **words}
+    return {"role": "user", "userId": by["id"].removeprefix(_PERSON), **words}

@@ -116,6 +116,10 @@ class Turn:
         self.stop: End | None = None
         """Why it was asked to end, once it was."""
         self.end: End | None = None
+        self.instead: str | None = None
+        """What the agent says in the place of words of a model's."""
+        self.answered = 0
+        """The offset of its message, once it is stored."""
         self.finished = 0
         """The offset of its end, once it is stored."""
         self.over = asyncio.Event()
@@ -138,8 +142,8 @@ class Turn:
     def reply(self) -> str:
         """The answer as HTTP's `message` gives it: the words, then each command's output."""
         words = self.speech.text.rstrip()
-        if not words and self.end is not None and self.end.message:
-            words = self.end.message
+        if not words:
+            words = self.instead or (self.end and self.end.message) or ""
         outputs = [call.output for call in self.calls if call.output is not None]
         return "\n\n".join([words, *outputs])
 

@@ -276,7 +276,8 @@ class Agent:
         """Let the model answer; every end is one of these."""
         try:
             if self._models is None:
-                await self._record.hint(turn.room, turn.id, HINT)
+                turn.instead = HINT
+                turn.answered = await self._record.hint(turn.room, turn.id, HINT)
                 return NO_MODEL
             dialogue = await self._dialogue(turn, self._models)
             config = self._config
@@ -299,9 +300,10 @@ class Agent:
             text = await turn.speech.end()
             if text.strip():
                 partial = end.status != "done"
-                await self._record.message(
+                said = await self._record.message(
                     turn.room, turn.id, text, reply_to=turn.reply_to, partial=partial
                 )
+                turn.answered = said.offset
             usage = turn.usage.wire() if turn.usage.steps else None
             finished = await self._record.finished(turn.room, turn.id, end, usage)
             with suppress(TimeoutError):

@@ -104,12 +104,71 @@ async def test_a_failed_turn_is_told_in_words(house):
     assert "empty answer" in answer["message"]
 
 
-async def test_without_a_model_the_reply_says_how_to_get_one(house):
+def told(answer):
+    return [(m["role"], m.get("userId"), m["text"]) for m in answer["messages"]]
+
+
+async def test_without_a_model_the_reply_is_what_the_room_is_told(house):
     opened = await house(models=False)
-    room = await opened.new_room()
-    status, answer = await post(opened, room)
-    assert status == 200
-    assert "DUET_AGENT_MODEL" in answer["reply"]
+    async with two(opened) as (room, alice, _bob):
+        status, answer = await post(opened, room, "Hello?", userId="carol")
+        assert (status, answer["status"]) == (200, "failed")
+        await alice.until("agent.finished")
+        said = alice.of("message")[-1]
+        assert said["by"]["kind"] == "agent"
+        assert "DUET_AGENT_MODEL" in said["text"]
+        assert answer["reply"] == said["text"]
+        assert told(answer) == [("user", "carol", "Hello?"), ("agent", None, said["text"])]
+        # The room is told once; who asks over HTTP has no other way to know.
+        _, again = await post(opened, room, "And now?", userId="dan")
+        assert again["reply"] == said["text"]
+        assert told(again) == [*told(answer), ("user", "dan", "And now?")]
+
+
+async def test_the_messages_are_the_rooms_up_to_this_answer(house):
+    gate = asyncio.Event()
+    opened = await house(["First."], ["Second", gate, "."], ["Third."])
+    async with two(opened) as (room, alice, bob):
+        await alice.ok("say", room=room, text="Good morning")
+        gone = await alice.ok("say", room=room, text="Oops")
+        await alice.ok("delete", room=room, id=gone["id"])
+        await post(opened, room, "One?", userId="carol")
+        second = asyncio.ensure_future(post(opened, room, "Two?", userId="carol"))
+        await alice.until(lambda f: f["type"] == "agent.delta" and f["text"] == "Second")
+        await bob.ok("say", room=room, text="By the way")
+        third = asyncio.ensure_future(post(opened, room, "Three?"))
+        await alice.until(lambda _: len(alice.of("agent.queued")) == 3)
+        gate.set()
+        before = [
+            ("user", alice.id, "Good morning"),
+            ("user", "carol", "One?"),
+            ("agent", None, "First."),
+            ("user", "carol", "Two?"),
+            ("user", bob.id, "By the way"),
+            ("user", None, "Three?"),
+            ("agent", None, "Second."),
+        ]
+        _, answer = await second
+        assert (answer["reply"], told(answer)) == ("Second.", before)
+        _, answer = await third
+        assert (answer["reply"], told(answer)) == ("Third.", [*before, ("agent", None, "Third.")])
+        assert [m["ts"] for m in answer["messages"]] == sorted(m["ts"] for m in answer["messages"])
+
+
+async def test_the_question_is_among_the_messages_however_much_happened_since(house):
+    gate = asyncio.Event()
+    opened = await house(["It ", gate, "is."], frames_per_second=1_000)
+    async with two(opened) as (room, alice, _bob):
+        asked = asyncio.ensure_future(post(opened, room, "Q?", userId="carol"))
+        await alice.until("agent.delta")
+        for n in range(12):
+            await alice.ok("say", room=room, text=f"{n}" + "x" * 16_000)
+        gate.set()
+        _, answer = await asked
+        messages = told(answer)
+        assert messages[0] == ("user", "carol", "Q?")
+        assert messages[-1] == ("agent", None, "It is.")
+        assert messages[-2][2].startswith("11x")
 
 
 @pytest.mark.parametrize(
