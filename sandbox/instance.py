@@ -21,7 +21,7 @@ from sandbox.errors import (
 from sandbox.health import Fate, engine_lost, until_silent, what_became
 from sandbox.link import Link
 from sandbox.place import Place
-from sandbox.process import OutputSink, Process
+from sandbox.process import OutputSink, Process, end_all
 from sandbox.provision import Provider
 from sandbox.roster import Child, Roster
 from sandbox.spec import ExecSpec, SandboxRecord, SandboxSpec
@@ -148,7 +148,7 @@ class Instance(Place):
 
     def begin(self) -> asyncio.Task[None]:
         """The start that is on its way, or a new one."""
-        if self._starting is None or self._starting.done():
+        if self._starting is None or self._starting.done() or self._starting is self._aborted:
             self._starting = self._shared.spawn(self._start_once())
         return self._starting
 
@@ -221,6 +221,11 @@ class Instance(Place):
         if found is not None:
             self.saved()
 
+    async def idle(self) -> None:
+        """Returns once what goes on with it now is done."""
+        async with self._lock:
+            pass
+
     async def settled(self) -> None:
         """Returns once the limits of the last start are the type's own."""
         if self._throttle is not None:
@@ -257,8 +262,8 @@ class Instance(Place):
         processes = self._unlink()
         if broken:  # meeting it again would only end the same way
             self._stopping = "The sandbox said what it may not say, so it was stopped."
-        if self.status in ("starting", "stopping"):  # who does that finds out and settles it
-            _end(processes, "sandbox_terminated", self._stopping or "It ended during its start.")
+        if self.status in ("requested", "starting", "stopping"):  # who does that settles it
+            end_all(processes, "sandbox_terminated", self._stopping or "It ended during its start.")
         else:
             self._shared.spawn(self._settle_loss(processes))
 
@@ -273,8 +278,7 @@ class Instance(Place):
         its = self._roster
         why = await until_silent(self._engine, container, link, lambda: bool(its.processes))
         if link is self._link:
-            processes = self._unlink()
-            self._settle(engine_lost(why), processes)
+            self._settle(engine_lost(why), self._unlink())
 
     async def _settle_loss(self, processes: list[Process]) -> None:
         async with self._lock:  # a next start waits, and so can't be mistaken for this one
@@ -290,7 +294,7 @@ class Instance(Place):
 
     def _settle(self, fate: Fate, processes: list[Process]) -> None:
         self._roster.drop_survivors()
-        _end(processes, fate.reason, self._stopping or fate.message)
+        end_all(processes, fate.reason, self._stopping or fate.message)
         if self.status == "running":
             if fate.exists and fate.status == "stopped":
                 self.saved()
@@ -322,7 +326,7 @@ class Instance(Place):
     def release(self, message: str) -> None:
         """End what runs, without asking the engine."""
         self._roster.drop_survivors()
-        _end(self._unlink(), "sandbox_terminated", message)
+        end_all(self._unlink(), "sandbox_terminated", message)
 
     async def stop(
         self,
@@ -354,7 +358,7 @@ class Instance(Place):
             finally:
                 self.release(message)
             self.last_error = error
-            self.move("stopped")
+            self.stopped()
 
     async def _abort_start(self, message: str) -> None:
         """A start that waits does not begin any more, one that runs its command ends soon."""
@@ -393,8 +397,3 @@ class Instance(Place):
             self.container, self.destroyed, self.saved_at = None, True, None
             self.last_error = error
             self.move("stopped")
-
-
-def _end(processes: list[Process], reason: str, message: str) -> None:
-    for process in processes:
-        process.fail(reason, message)

@@ -10,7 +10,8 @@ import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -179,23 +180,55 @@ class Manager:
 
     async def start(self, sandbox: SandboxSpec) -> SandboxRecord:
         """Its record, at once; changes tell how it goes on. Starting an active id starts nothing,
-        but another sleep_after or keep_alive is taken. Raises SandboxUnavailable (a limit).
+        but another sleep_after or keep_alive is taken. One that is being stopped or destroyed is
+        started after that. Raises SandboxUnavailable (a limit).
         """
         with suppress(TimeoutError, SandboxError):  # without an engine the start itself fails
             async with asyncio.timeout(FIRST_S):
                 await self._met()
+        killing = self._running_ops.pop(("kill", sandbox.id), None)  # a later kill is another
+        if killing is not None:
+            await asyncio.sleep(0)  # its turn comes first
+        if self._is_going(sandbox.id):
+            return self._start_later(sandbox)
         known = self._registry.get(sandbox.id)
         if known is not None:
-            active = known.active and known.status != "stopping"
+            active = known.active and known.status != "stopping" and killing is None
             if not active:
                 self._registry.admit(known)
             known.respec(sandbox)
             if active:
                 return known.record()
         instance = self._admitted(sandbox)
-        self._registry.changed(record := instance.record())
+        self._registry.changed(record := replace(instance.record(), status="requested"))
         instance.begin()
         return record
+
+    def _is_going(self, name: str) -> bool:
+        return ("destroy", name) in self._running_ops or self._registry.is_going(name)
+
+    def _start_later(self, sandbox: SandboxSpec) -> SandboxRecord:
+        """Once the one of this id is gone; a destroy that comes before takes it back."""
+        key = ("start", sandbox.id)
+        if key not in self._running_ops:
+            task = self._running_ops[key] = self._spawn(self._start_when_gone(sandbox))
+            task.add_done_callback(partial(self._op_done, key))
+        return _as(sandbox, "requested")
+
+    async def _start_when_gone(self, sandbox: SandboxSpec) -> None:
+        if task := self._running_ops.get(("destroy", sandbox.id)):
+            await asyncio.wait({task})
+        elif instance := self._registry.get(sandbox.id):
+            await instance.idle()
+        try:
+            await self.start(sandbox)
+        except SandboxError as error:
+            log.warning("sandbox %s not started: %s", sandbox.id, error.message)
+            self._registry.changed(replace(_as(sandbox, "error"), last_error=error.message))
+
+    def _take_back(self, name: str) -> None:
+        if later := self._running_ops.pop(("start", name), None):
+            later.cancel()
 
     async def ready(self, id: str) -> SandboxRecord:  # noqa: A002
         """Its record once it runs. Raises UnknownSandbox, SandboxUnavailable when it does not."""
@@ -216,6 +249,7 @@ class Manager:
 
     async def kill(self, id: str) -> SandboxRecord:  # noqa: A002
         """Stop it and keep its files. Raises UnknownSandbox, EngineUnavailable, EngineError."""
+        self._take_back(sandbox_id(id))
         instance = self._known(id)
         await self._once(
             "kill", instance.spec.id, lambda: instance.stop("The sandbox was stopped.")
@@ -225,6 +259,7 @@ class Manager:
     async def destroy(self, id: str) -> None:  # noqa: A002
         """Remove it with its files. Idempotent. Raises EngineUnavailable, EngineError."""
         name = sandbox_id(id)
+        self._take_back(name)
         await self._once("destroy", name, lambda: self._destroy(name))
 
     async def settled(self, id: str) -> None:  # noqa: A002
@@ -289,11 +324,15 @@ class Manager:
         task = self._running_ops.get(key)
         if task is None:
             task = self._running_ops[key] = self._spawn(work())
-            task.add_done_callback(lambda _: self._running_ops.pop(key, None))
+            task.add_done_callback(partial(self._op_done, key))
         await asyncio.wait({task})
         if task.cancelled():
             raise EngineUnavailable("The server is stopping.")
         task.result()
+
+    def _op_done(self, key: tuple[str, str], task: asyncio.Task[None]) -> None:
+        if self._running_ops.get(key) is task:
+            del self._running_ops[key]
 
     async def _stop_quietly(self, instance: Instance) -> None:
         try:
@@ -312,3 +351,10 @@ class Manager:
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, SandboxError):
             log.error("a sandbox task failed", exc_info=error)
+
+
+def _as(spec: SandboxSpec, status: str) -> SandboxRecord:
+    """The record of one that is not there yet."""
+    return SandboxRecord(
+        spec.id, status, workspace_saved=False, image=spec.image, instance_type=spec.instance_type
+    )

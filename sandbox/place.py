@@ -57,7 +57,7 @@ class Place:
             self.tell()
 
     def request(self) -> None:
-        """A start was admitted: from now on it counts as active."""
+        """A start was admitted: from now on it counts as active, also while it still stops."""
         self.status, self.last_error = "requested", None
 
     def respec(self, spec: SandboxSpec) -> None:
@@ -65,7 +65,7 @@ class Place:
 
         Of an active one only the lease changes, and only where it is asked for another.
         """
-        if self.active:
+        if self.active and self.status != "stopping":
             self.spec = replace(self.spec, sleep_after=spec.sleep_after, keep_alive=spec.keep_alive)
         else:
             self.spec = replace(
@@ -85,6 +85,13 @@ class Place:
 
     def saved(self) -> None:
         self.saved_at, self.usage = self._clock(), None
+
+    def stopped(self) -> None:
+        """A stop is done; a start that was asked for meanwhile goes on from here."""
+        if self.status == "requested":
+            self.tell()
+        else:
+            self.move("stopped")
 
     def adopt(self, container: str) -> None:
         """A container of ours that was left, stopped."""

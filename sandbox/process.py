@@ -9,7 +9,7 @@ import logging
 import signal as signals
 import uuid
 from binascii import b2a_base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from sandbox.errors import Detached, LinkBroken
@@ -332,3 +332,8 @@ class Process:
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
+
+
+def end_all(processes: Iterable[Process], reason: str, message: str) -> None:
+    for process in processes:
+        process.fail(reason, message)

@@ -56,6 +56,11 @@ class Registry:
             instance.lease.hold(holder)
         return instance
 
+    def is_going(self, id: str) -> bool:  # noqa: A002
+        """It is being removed, and too far gone to be spared."""
+        instance = self._instances.get(id)
+        return instance is not None and instance.status == "stopping" and id in self._dooming
+
     def forget(self, instance: Instance) -> None:
         id = instance.spec.id  # noqa: A001
         if self._instances.get(id) is instance:
@@ -124,7 +129,8 @@ class Registry:
     def admitted(self, spec: SandboxSpec) -> Instance:
         """The active sandbox of this id, or a place for one. Raises SandboxLimit."""
         instance = self._instances.get(spec.id)
-        if instance is None or not instance.active:
+        stopping = instance is not None and instance.status == "stopping"
+        if instance is None or not instance.active or (stopping and not self.is_going(spec.id)):
             self.admit(instance)
             instance = instance or self.make(spec)
             instance.request()

@@ -107,6 +107,21 @@ async def test_a_repeated_start_is_the_same_sandbox(ada, lab) -> None:
     assert record["instanceType"] == "standard-1"
 
 
+async def test_a_start_while_it_stops_is_requested_and_runs_after_it(server, ada, lab) -> None:
+    await ada.exited(await run(ada, lab, "echo mine > file"))
+    begin = len(ada.frames)
+    async with server.client(JSON, "Ben") as ben:
+        await ben.send("sandbox.kill", ref="k", id=lab)
+        await state(ada, lab, "stopping", begin)
+        record = (await ada.ok("sandbox.start", id=lab, instanceType="standard-1"))["sandbox"]
+        assert record["status"] == "requested"
+        await state(ada, lab, "running", begin)
+    exec_id = await run(ada, lab, "cat file")
+    assert (await ada.exited(exec_id))["stdout"] == "mine\n"
+    told = [f["status"] for f in ada.frames[begin:] if f["type"] == "sandbox" and f["id"] == lab]
+    assert "stopped" not in told
+
+
 @pytest.mark.parametrize(
     ("fields", "field", "allowed"),
     [
@@ -175,6 +190,8 @@ async def test_over_http(server) -> None:
     assert (status, record["status"], record["workspaceSaved"]) == (200, "stopped", True)
     status, body = await server.http("POST", "/api/sandboxes/web/exec", {"command": "ls"})
     assert (status, "start it first" in body["error"]) == (503, True)
+    status, answer = await server.http("DELETE", "/api/sandboxes/web?purge=banana")
+    assert (status, list(answer["details"])) == (400, ["purge"])
     status, _ = await server.http("DELETE", "/api/sandboxes/web?purge=true")
     assert status == 200
     status, _ = await server.http("DELETE", "/api/sandboxes/web")
