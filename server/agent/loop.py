@@ -16,7 +16,7 @@ from server.agent.speech import Clean, repeats
 from server.agent.tags import TagParser
 from server.agent.tags import Wanted as Tagged
 from server.agent.turn import End, Turn, TurnOver
-from server.agent.wanted import Clock, Floor, Limits, Want, Wanted, at_limit
+from server.agent.wanted import Clock, Floor, Limits, Want, Wanted, at_limit, counted
 
 log = logs.get("agent")
 
@@ -80,7 +80,7 @@ class Loop:
         """One answer of the model; its words are said on the way. Whether it said anything."""
         usage, limits = self._turn.usage, self._limits
         if usage.steps >= limits.steps:
-            raise at_limit(f"its {limits.steps} steps", "STEPS")
+            raise at_limit(counted(limits.steps, "step"), "STEPS")
         usage.steps += 1
         for attempt in range(1, TRIES + 1):
             before = self._turn.speech.size

@@ -137,7 +137,7 @@ class Wanted:
                 returned.append(self._broken(want, command))
                 continue
             if self._tried >= self._limits.commands:
-                over = at_limit(f"its {self._limits.commands} commands", "COMMANDS")
+                over = at_limit(counted(self._limits.commands, "command"), "COMMANDS")
                 await self.refuse(wants[number:], over)
                 raise over
             self._malformed = 0
@@ -264,6 +264,11 @@ class Wanted:
 def at_limit(what: str, setting: str) -> TurnOver:
     """The end of a turn at one of its limits, which it names."""
     return TurnOver(End("limit", f"The turn reached {what} (DUET_AGENT_MAX_{setting})."))
+
+
+def counted(number: int, what: str) -> str:
+    """A limit in words."""
+    return f"its one {what}" if number == 1 else f"its {number} {what}s"
 
 
 def _command(room: str, want: Want) -> commands.Exec | str:

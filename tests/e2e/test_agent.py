@@ -4,6 +4,7 @@ Its model is a scripted server behind real HTTP; the rest is as people have it.
 """
 
 import asyncio
+import contextlib
 import re
 
 import pytest
@@ -16,6 +17,10 @@ from tests.integration.agent.provider import Provider, provider
 from tests.integration.server.harness import Server, remove_containers
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+HASTE_S = 5
+"""For an answer: long enough to see the question, short enough to wait for its end."""
 
 
 class Desk:
@@ -39,11 +44,11 @@ class Desk:
         return f"/r/{room}"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def desk(tmp_path_factory):
+@contextlib.asynccontextmanager
+async def opened(data, **env):
+    """A desk whose agent asks before it runs a command."""
     async with provider() as made:
-        env = {"DUET_AGENT_MODEL": "openai:scripted", "DUET_AGENT_API_KEY": "sk-test"}
-        data = tmp_path_factory.mktemp("desk") / "data"
+        env |= {"DUET_AGENT_MODEL": "openai:scripted", "DUET_AGENT_API_KEY": "sk-test"}
         server = Server(data, **env, DUET_AGENT_BASE_URL=made.url, DUET_AGENT_APPROVAL="ask")
         try:
             yield Desk(server.wait_ready(), made)
@@ -51,6 +56,20 @@ async def desk(tmp_path_factory):
         finally:
             server.stop()
             remove_containers(server)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def desk(tmp_path_factory):
+    async with opened(tmp_path_factory.mktemp("desk") / "data") as desk:
+        yield desk
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def hasty(tmp_path_factory):
+    """A desk that waits a few seconds for people's answers and runs one command in a turn."""
+    env = {"DUET_AGENT_APPROVAL_S": str(HASTE_S), "DUET_AGENT_MAX_COMMANDS": "1"}
+    async with opened(tmp_path_factory.mktemp("hasty") / "data", **env) as desk:
+        yield desk
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -144,6 +163,98 @@ async def test_deny_with_a_reason(desk, two):
         await expect(one.at("exec")).to_have_count(0)
         await expect(turn(one)).to_contain_text("Then I leave it.")
     assert "we still need that" in desk.told()
+
+
+async def test_a_question_that_nobody_answers_runs_out(hasty, arrive):
+    path = await hasty.room()
+    ada, ben = [await arrive(name, path, at=hasty.server) for name in ("Ada", "Ben")]
+    hasty.script(
+        ["I would like to <run>rm -rf build</run>"],
+        ["Then not."],
+        ["Now: <run>echo in time</run>"],
+        ["It ran."],
+    )
+    await ada.say("@duet clean up")
+    for one in (ada, ben):
+        await expect(one.at("approval-left")).to_have_text(re.compile(r"^0:0\d left$"))
+    # Somebody is just writing why not.
+    await ben.at("approval-deny").click()
+    await ben.at("deny-note").fill("we still")
+    for one in (ada, ben):
+        await expect(one.at("approval")).to_have_count(0)
+        await expect(one.at("denied")).to_contain_text("rm -rf build")
+        await expect(one.at("denied")).to_contain_text("No answer in time.")
+        await expect(one.at("exec")).to_have_count(0)
+        await is_now(one, "done")
+        await expect(turn(one)).to_contain_text("Then not.")
+        await expect(turn(one).get_by_test_id("turn-usage")).to_have_text("30 tokens")
+    assert "No answer in time." in hasty.told()
+    await ben.say("@duet then say something")
+    await ada.at("approval-allow").click()
+    for one in (ada, ben):
+        await one.exec("echo in time").is_now("ok")
+        await is_now(one, "done")
+        await expect(turn(one)).to_contain_text("It ran.")
+    await ben.page.reload()
+    await expect(ben.at("denied")).to_contain_text("No answer in time.")
+    await expect(ben.at("approval")).to_have_count(0)
+
+
+async def test_a_command_that_is_off_is_seen_and_nobody_is_asked(desk, two):
+    ada, ben = await two("off")
+    desk.script(["I try. <run>ls /</run>"], ["I may not."])
+    await ada.say("@duet look around")
+    for one in (ada, ben):
+        await is_now(one, "done")
+        await expect(one.at("denied")).to_contain_text("ls /")
+        await expect(one.at("denied")).to_contain_text("Commands of the agent are off")
+        await expect(one.at("approval")).to_have_count(0)
+        await expect(turn(one).get_by_test_id("turn-usage")).to_have_text("30 tokens")
+        words = turn(one).get_by_test_id("turn-text")
+        await expect(words).to_have_text(["I try.", "I may not."])
+    await ben.page.reload()
+    await expect(ben.at("denied")).to_contain_text("Commands of the agent are off")
+
+
+async def test_a_command_beyond_the_limit_is_seen(hasty, arrive):
+    ada = await arrive("Ada", await hasty.room("auto"), at=hasty.server)
+    hasty.script(["Two: <run>echo one</run> and <run>echo two</run>"])
+    await ada.say("@duet run two things")
+    await is_now(ada, "limit")
+    await ada.exec("echo one").is_now("ok")
+    await expect(ada.at("denied")).to_contain_text("echo two")
+    await expect(ada.at("denied")).to_contain_text("DUET_AGENT_MAX_COMMANDS")
+    await expect(turn(ada).get_by_test_id("turn-usage")).to_have_text("15 tokens · 1 command")
+
+
+async def test_read_back_its_commands_stand_among_its_words(desk, two):
+    ada, ben = await two("auto")
+    desk.script(
+        ["Frist \U0001f389 <run>echo one</run>", " then"], ["and <run>echo two</run>"], ["So."]
+    )
+    await ada.say("@duet run two things")
+    await is_now(ada, "done")
+    shown = """(turn) => [...turn.children]
+        .map((one) => one.querySelector('[data-testid=exec-command]') ?? one)
+        .map((one) => one.dataset.testid + ' ' + one.innerText.replace(/\\s+/g, ' '))"""
+
+    async def order(person):
+        await expect(turn(person).get_by_test_id("exec-elapsed")).to_have_count(0)
+        await expect(turn(person).get_by_test_id("exec")).to_have_count(2)
+        found = await turn(person).evaluate(shown)
+        return [one for one in found if one.startswith(("turn-text", "exec"))]
+
+    live = await order(ada)
+    assert live == [
+        "turn-text Frist \U0001f389",
+        "exec-command echo one",
+        "turn-text then and",
+        "exec-command echo two",
+        "turn-text So.",
+    ]
+    await ben.page.reload()
+    await is_now(ben, "done")
+    assert await order(ben) == live
 
 
 async def test_allow_all_of_this_turn(desk, two):

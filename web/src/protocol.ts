@@ -33,7 +33,7 @@ export type {
 
 /** A turn that was open at the join, with what is known of its commands. */
 export type OpenTurn = Omit<Turn, "calls"> & {
-  calls: { call: string; command: string; status: string; exec?: string; expiresTs?: number }[];
+  calls: { call: string; command: string; at?: number; status: string; exec?: string; expiresTs?: number }[];
 };
 
 /** The size of a shared terminal changed. */

@@ -12,9 +12,9 @@ const duet: Participant = { id: "agent", name: "duet", kind: "agent", role: "mem
 const event = (offset: number, by: Participant, rest: object): LogEvent => ({ room: "r", offset, ts: offset, by, ...rest }) as LogEvent;
 const queued = (offset: number, turn = "t", by = mara, rest: object = {}): LogEvent => event(offset, by, { type: "agent.queued", turn, question: "Why?", ...rest });
 const started = (offset: number, turn = "t", by = mara): LogEvent => event(offset, by, { type: "agent.started", turn, question: "Why?" });
-const approval = (offset: number, call = "c", command = "ls"): LogEvent => event(offset, duet, { type: "agent.approval", turn: "t", call, command, expiresTs: 99 });
+const approval = (offset: number, call = "c", command = "ls", at = 0, rest: object = {}): LogEvent => event(offset, duet, { type: "agent.approval", turn: "t", call, command, at, expiresTs: 99, ...rest });
 const decided = (offset: number, call = "c", decision = "allow", note?: string): LogEvent => event(offset, jonas, { type: "agent.decided", turn: "t", call, decision, note });
-const ran = (offset: number, exec = "x", command = "ls"): LogEvent => event(offset, duet, { type: "exec.started", turn: "t", exec, command, cwd: "/" });
+const ran = (offset: number, exec = "x", command = "ls", at = 0): LogEvent => event(offset, duet, { type: "exec.started", turn: "t", at, exec, command, cwd: "/" });
 const ranEnd = (offset: number, exec = "x"): LogEvent => event(offset, duet, { type: "exec.exited", exec, ok: true, exitCode: 0, durationMs: 1, bytes: {}, truncated: {} });
 const said = (offset: number, text: string, rest: object = {}): LogEvent => event(offset, duet, { type: "message", id: "m_t", turn: "t", text, ...rest });
 const finished = (offset: number, status = "done", rest: object = {}): LogEvent => event(offset, duet, { type: "agent.finished", turn: "t", status, ...rest });
@@ -36,7 +36,7 @@ describe("a turn that is watched", () => {
   it("shows words, commands and conclusion where they came", () => {
     let room = after(queued(1), started(2), delta(0, "I will"), delta(6, " look."));
     expect(turnIn(room)).toMatchObject({ status: "thinking", text: "I will look.", by: mara });
-    room = [approval(3), decided(4), ran(5)].reduce(model.applyLive, room);
+    room = [approval(3, "c", "ls", 12), decided(4), ran(5, "x", "ls", 12)].reduce(model.applyLive, room);
     expect(turnIn(room).status).toBe("running");
     room = model.applyLive(room, ranEnd(6));
     expect(turnIn(room).status).toBe("thinking");
@@ -48,9 +48,19 @@ describe("a turn that is watched", () => {
     expect(currentTurn(room.turns)).toBeUndefined();
   });
 
-  it("takes words that come while a command waits as said before it", () => {
-    const room = after(queued(1), started(2), delta(0, "I will"), approval(3), delta(6, " look."));
-    expect(shape(room)).toEqual(["I will look.", "wants ls"]);
+  it("shows a command where it was wanted, whatever was said after it", () => {
+    const room = after(queued(1), started(2), delta(0, "I 😀"), ran(3, "x", "ls", 3), delta(3, " and then"), ran(4, "y", "pwd", 7), delta(12, "\n\nSo."));
+    expect(shape(room)).toEqual(["I 😀", "run x", " and", "run y", " then\n\nSo."]);
+    expect(shape(after(queued(1), started(2), delta(0, "I"), ran(3, "x", "ls", 9)))).toEqual(["I", "run x"]);
+  });
+
+  it("shows a command that was refused, and asks nobody about it", () => {
+    let room = after(queued(1), started(2), delta(0, "I try."), approval(3, "c", "ls", 6, { expiresTs: 3 }));
+    expect(turnIn(room).status).toBe("thinking");
+    expect(turnIn(room).wanted).toMatchObject([{ command: "ls", asks: false }]);
+    room = model.applyLive(room, decided(4, "c", "deny", "Commands are off."));
+    expect(shape(room)).toEqual(["I try.", "wants ls deny"]);
+    expect(toldOf(approval(3, "c", "ls", 6, { expiresTs: 3 }), "duet")).toBe("duet wants to run a command: ls");
   });
 
   it("skips overlap by code points and marks a hole until the message fills it", () => {
@@ -100,11 +110,19 @@ describe("turns in the timeline", () => {
     expect(currentTurn(room.turns)?.id).toBe("t");
   });
 
-  it("read back, have their commands before the words, as the log has them", () => {
-    const events = [queued(1), started(2), approval(3), decided(4), ran(5), ranEnd(6), said(7, "Words."), finished(8)];
-    const room = model.applyJoined(model.emptyRoom("r"), joined({ offset: 8, events }));
-    expect(shape(room)).toEqual(["run x by Jonas", "Words."]);
+  it("read back, have their commands among the words", () => {
+    const words = "😀 I look. And \n\nSo.";
+    const events = [queued(1), started(2), approval(3, "c", "ls", 9), decided(4), ran(5, "x", "ls", 9), ranEnd(6), ran(7, "y", "pwd", 14), ranEnd(8, "y"), said(9, words), finished(10)];
+    const room = model.applyJoined(model.emptyRoom("r"), joined({ offset: 10, events }));
+    expect(shape(room)).toEqual(["😀 I look.", "run x by Jonas", " And", "run y", "So."]);
     expect(turnIn(room).status).toBe("done");
+  });
+
+  it("read back from a log that does not say where, have their commands first", () => {
+    const bare = ran(3) as LogEvent & { at?: number };
+    delete bare.at;
+    const events = [queued(1), started(2), bare, ranEnd(4), said(5, "Words."), finished(6)];
+    expect(shape(model.applyJoined(model.emptyRoom("r"), joined({ offset: 6, events })))).toEqual(["run x", "Words."]);
   });
 
   it("are whole when a page ends in their middle", () => {
@@ -127,22 +145,30 @@ describe("turns in the timeline", () => {
 
 describe("joining in the middle of a turn", () => {
   it("has the words so far, goes on with the next ones, and knows what waits", () => {
-    const turns = [open({ status: "approval", text: "I 😀", calls: [{ call: "c", command: "ls", status: "approval", expiresTs: 9 }] }), open({ turn: "u", by: jonas, status: "queued" })];
-    let room = model.applyJoined(model.emptyRoom("r"), joined({ offset: 3, events: [queued(1), started(2), approval(3)], turns: turns as Joined["turns"] }));
+    const turns = [open({ status: "approval", text: "I 😀", calls: [{ call: "c", command: "ls", at: 3, status: "approval", expiresTs: 9 }] }), open({ turn: "u", by: jonas, status: "queued" })];
+    let room = model.applyJoined(model.emptyRoom("r"), joined({ offset: 3, events: [queued(1), started(2), approval(3, "c", "ls", 3)], turns: turns as Joined["turns"] }));
     expect(shape(room)).toEqual(["I 😀", "wants ls"]);
     expect(turnIn(room)).toMatchObject({ status: "approval", have: 3 });
     expect(waitingTurns(room.turns).map((turn) => turn.id)).toEqual(["u"]);
-    room = [decided(4), ran(5), ranEnd(6)].reduce(model.applyLive, room);
+    room = [decided(4), ran(5, "x", "ls", 3), ranEnd(6)].reduce(model.applyLive, room);
     room = model.withDelta(room, delta(3, "\n\nDone."));
     expect(shape(room)).toEqual(["I 😀", "run x by Jonas", "Done."]);
   });
 
   it("shows a turn whose start lies on an older page, and the command that it runs", () => {
-    const exec = ran(2) as LogEvent & { type: "exec.started" };
-    const turns = [open({ status: "running", text: "Look:", calls: [{ call: "c", command: "ls", status: "running", exec: "x" }] })];
+    const exec = ran(2, "x", "ls", 5) as LogEvent & { type: "exec.started" };
+    const turns = [open({ status: "running", text: "Look:", calls: [{ call: "c", command: "ls", at: 5, status: "running", exec: "x" }] })];
     const room = model.applyJoined(model.emptyRoom("r"), joined({ offset: 90, events: [], execs: [{ started: exec, streams: {} }], turns: turns as Joined["turns"] }));
     expect(room.items.filter((item) => item.kind === "turn")).toHaveLength(1);
     expect(shape(room)).toEqual(["Look:", "run x"]);
+  });
+
+  it("asks nothing about a command that was denied on a page that is not here", () => {
+    const calls = [{ call: "c", command: "rm", at: 0, status: "denied", expiresTs: 9 }, { call: "d", command: "ls", at: 0, status: "approval", expiresTs: 9 }];
+    let room = model.applyJoined(model.emptyRoom("r"), joined({ offset: 90, turns: [open({ status: "approval", calls })] as Joined["turns"] }));
+    expect(shape(room)).toEqual(["wants ls"]);
+    room = model.applyPage(room, [queued(1), started(2), approval(3, "c", "rm"), decided(4, "c", "deny")], false);
+    expect(shape(room)).toEqual(["wants rm deny", "wants ls"]);
   });
 
   it("loses and doubles nothing when it resumes", () => {

@@ -15,14 +15,15 @@ import type {
   Participant,
 } from "../protocol";
 
-/** `at`, here and in `Run`: how much of the text (in UTF-16 units) stood before it; 0 where the
- * log alone tells of it, as the log does not say. */
+/** `at`, here and in `Ran`: the code points of the turn's text that stand before it. `asks`: people
+ * are asked about it; else the server refused it as it was wanted. */
 export interface Wanted {
   readonly call: string;
   readonly command: string;
   readonly offset: number;
   readonly at: number;
   readonly expiresTs: number;
+  readonly asks: boolean;
 }
 export interface Ran {
   readonly exec: string;
@@ -87,7 +88,7 @@ export function applyTurnEvent(turns: Turns, event: TurnEvent, live: boolean): T
       case "agent.started":
         return asked(turn, event, live);
       case "agent.approval":
-        return now({ ...turn, wanted: put(turn.wanted, wantedOf(event, live ? turn.text.length : 0), "call") }, live ? "approval" : turn.status);
+        return now({ ...turn, wanted: put(turn.wanted, wantedOf(event), "call") }, live && asks(event) ? "approval" : turn.status);
       case "agent.decided": {
         const { by, decision, note } = event;
         return now({ ...turn, decided: new Map(turn.decided).set(event.call, { by, decision, note }) }, live ? "thinking" : turn.status);
@@ -105,20 +106,24 @@ function asked(turn: Turn, event: AgentQueued | AgentStarted, live: boolean): Tu
   return live ? now({ ...known, queued: event.offset }, "queued") : { ...known, queued: event.offset };
 }
 
-const wantedOf = ({ call, command, offset, expiresTs }: AgentApproval, at: number): Wanted => ({ call, command, offset, at, expiresTs });
+/** Whether a wanted command waits for people: nobody is asked after the time to answer is over. */
+export const asks = (event: AgentApproval): boolean => event.expiresTs > event.ts;
 
-/** Puts one in, unless it is known already (then where it stood in the text stays). */
+const wantedOf = (event: AgentApproval): Wanted => {
+  const { call, command, offset, at = 0, expiresTs } = event;
+  return { call, command, offset, at, expiresTs, asks: asks(event) };
+};
+
+/** Puts one in, in the log's order; of one that is known, what is told last counts. */
 function put<T extends { offset: number }>(list: readonly T[], one: T, key: keyof T): readonly T[] {
-  const known = list.findIndex((each) => each[key] === one[key]);
-  const all = known < 0 ? [...list, one] : list.map((each, at) => (at === known ? { ...one, at: (each as { at?: number }).at } as T : each));
-  return [...all].sort((a, b) => a.offset - b.offset);
+  return [...list.filter((each) => each[key] !== one[key]), one].sort((a, b) => a.offset - b.offset);
 }
 
 export function applyRan(turns: Turns, event: ExecStarted, live: boolean): Turns {
   if (!event.turn) return turns;
   return change(turns, event.turn, (turn) => {
-    const { exec, command, offset } = event;
-    const ran = put(turn.ran, { exec, command, offset, at: live ? turn.text.length : 0 }, "exec");
+    const { exec, command, offset, at = 0 } = event;
+    const ran = put(turn.ran, { exec, command, offset, at }, "exec");
     return live ? now({ ...turn, ran }, "running") : { ...turn, ran };
   });
 }
@@ -134,11 +139,7 @@ export function applySaid(turns: Turns, event: Message): Turns {
   if (!event.turn || event.by.kind !== "agent") return turns;
   return change(turns, event.turn, (turn) => {
     const text = event.text ?? "";
-    const message = { id: event.id, text, partial: event.partial === true };
-    // What came live is its beginning, so what stood where in it still does.
-    if (!turn.holes && text.startsWith(turn.text)) return { ...turn, message, text };
-    const first = <T extends { at: number }>(one: T): T => ({ ...one, at: 0 });
-    return { ...turn, message, text, wanted: turn.wanted.map(first), ran: turn.ran.map(first) };
+    return { ...turn, message: { id: event.id, text, partial: event.partial === true }, text };
   });
 }
 
@@ -152,11 +153,8 @@ export function applyDelta(turns: Turns, frame: Pick<AgentDelta, "turn" | "at" |
     const hole = frame.at > turn.have;
     const fresh = hole ? `…${frame.text}` : points.slice(turn.have - frame.at).join("");
     const text = turn.text + fresh;
-    // Words that come while a command waits for its answer were said before it: no model goes on then.
-    const late = (one: Wanted): boolean => one.at === turn.text.length && !turn.decided.has(one.call);
-    const wanted = turn.wanted.map((one) => (late(one) ? { ...one, at: text.length } : one));
     const status = turn.status === "queued" || turn.status === "retrying" ? "thinking" : turn.status;
-    return { ...turn, text, wanted, have: end, holes: turn.holes || hole, status, retry: undefined };
+    return { ...turn, text, have: end, holes: turn.holes || hole, status, retry: undefined };
   });
 }
 
@@ -164,31 +162,21 @@ export function applyRetry(turns: Turns, frame: AgentRetry): Turns {
   return change(turns, frame.turn, (turn) => (turn.end ? turn : { ...turn, status: "retrying", retry: { message: frame.message, retryTs: frame.retryTs } }));
 }
 
-/** A turn that was open at the join: its words so far, its status, its commands. What it waits for
- * now stands after those words; of earlier commands it is not known. */
+/** A turn that was open at the join: its words so far, its status, its commands. */
 export function applyOpen(turns: Turns, view: OpenTurn, offset: number): Turns {
   return change(turns, view.turn, (turn) => {
     const longer = view.text.length >= turn.text.length || turn.holes;
     const text = longer ? view.text : turn.text;
-    const busy = view.status === "approval" || view.status === "running";
     let { wanted, ran } = turn;
-    view.calls.forEach((call, index) => {
-      const at = busy && index === view.calls.length - 1 ? text.length : 0;
-      const old = ran.find((one) => one.exec === call.exec)?.offset ?? wanted.find((one) => one.call === call.call)?.offset;
-      const place = { command: call.command, offset: old ?? offset + index / 1000, at };
-      if (call.expiresTs !== undefined) wanted = replace(wanted, { ...place, call: call.call, expiresTs: call.expiresTs }, "call");
-      if (call.exec !== undefined) ran = replace(ran, { ...place, exec: call.exec }, "exec");
+    view.calls.forEach(({ call, command, at = 0, status, exec, expiresTs }, index) => {
+      // The log knows it better; of one that was denied it alone knows by whom.
+      const place = { command, at, offset: offset + index / 1000 };
+      if (expiresTs !== undefined && status !== "denied" && !wanted.some((one) => one.call === call)) wanted = put(wanted, { ...place, call, expiresTs, asks: true }, "call");
+      if (exec !== undefined && !ran.some((one) => one.exec === exec)) ran = put(ran, { ...place, exec }, "exec");
     });
     const queued = turn.queued === Number.MAX_SAFE_INTEGER && view.status === "queued" ? offset : turn.queued;
     return { ...turn, by: view.by, question: view.question, replyTo: view.replyTo, status: view.status, queued, text, have: [...text].length, holes: false, wanted, ran };
   });
-}
-
-/** As `put`, but where it stands is told anew, unless it was seen there live. */
-function replace<T extends { offset: number; at: number }>(list: readonly T[], one: T, key: keyof T): readonly T[] {
-  const known = list.find((each) => each[key] === one[key]);
-  if (known && known.at > 0) return list;
-  return [...list.filter((each) => each !== known), one].sort((a, b) => a.offset - b.offset);
 }
 
 /** What a turn shows, in order. */
@@ -199,6 +187,7 @@ export type Part =
 
 export function partsOf(turn: Turn): Part[] {
   const parts: Part[] = [];
+  const place = placesIn(turn.text);
   let from = 0;
   const text = (to: number): void => {
     const words = turn.text.slice(from, to).replace(/^\s*\n|\s+$/gu, "");
@@ -206,11 +195,21 @@ export function partsOf(turn: Turn): Part[] {
     from = Math.max(from, to);
   };
   for (const { at, part } of callsOf(turn)) {
-    text(Math.min(at, turn.text.length));
+    text(place(at));
     parts.push(part);
   }
   text(turn.text.length);
   return parts;
+}
+
+/** Where in a text so many code points end, in UTF-16 units; asked in ascending order. */
+function placesIn(text: string): (points: number) => number {
+  let units = 0;
+  let passed = 0;
+  return (points) => {
+    for (; passed < points && units < text.length; passed++) units += text.codePointAt(units)! > 0xffff ? 2 : 1;
+    return units;
+  };
 }
 
 /** Commands in order: one that was allowed and then ran is one, told by the command's own words. */

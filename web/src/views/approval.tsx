@@ -99,6 +99,7 @@ function TimeLeft({ toTs }: { toTs: number }) {
   );
 }
 
+/** A command that did not run: denied, refused, or allowed and not come to it any more. */
 export function DeniedCard({ wanted, decided }: { wanted: Wanted; decided: Decided | undefined }) {
   return (
     <div class="exec denied" data-testid="denied">
@@ -121,7 +122,7 @@ export function DeniedCard({ wanted, decided }: { wanted: Wanted; decided: Decid
 function By({ decided }: { decided: Decided }) {
   return (
     <>
-      Denied by <bdi>{decided.by.name}</bdi>
+      {decided.decision === "deny" ? "Denied" : "Allowed"} by <bdi>{decided.by.name}</bdi>
       {decided.note && `: ${decided.note}`}
     </>
   );

@@ -47,8 +47,8 @@ function PartView({ part, turn, session }: { part: Part; turn: Turn; session: Ro
     case "run":
       return <Run exec={part.exec} allowed={part.allowed} session={session} />;
     case "wanted":
-      if (part.decided?.decision === "deny") return <DeniedCard wanted={part.wanted} decided={part.decided} />;
-      if (!isOpen(turn)) return <DeniedCard wanted={part.wanted} decided={undefined} />;
+      if (part.decided?.decision === "deny" || !isOpen(turn)) return <DeniedCard wanted={part.wanted} decided={part.decided} />;
+      if (!part.wanted.asks) return null; // its refusal follows
       if (part.decided) return <Allowed decided={part.decided} waiting />;
       return <Approval wanted={part.wanted} turn={turn} session={session} />;
   }
