@@ -131,6 +131,12 @@ class ExecInput(Command):
     base64: Str | None = None
     eof: bool = False
 
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if self.data is not None and self.base64 is not None:
+            raise PydanticCustomError("what", "give data or base64, not both")
+        return self
+
 
 class ExecResize(Command):
     type: Literal["exec.resize"] = "exec.resize"
@@ -206,6 +212,9 @@ class SandboxDestroy(Command):
 
 class SandboxList(Command):
     type: Literal["sandbox.list"] = "sandbox.list"
+    after: Id | None = None
+    """The last id of the page before, where that said `more`."""
+    limit: Annotated[int, Field(ge=1)] | None = None
 
 
 class Ping(Command):
@@ -304,4 +313,6 @@ def _words(item: ErrorDetails) -> str:
         return "must not contain lone surrogates"
     if item["type"] == "string_pattern_mismatch" and "room" in item["loc"]:
         return "a room id is 1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit"
+    if item["type"] == "string_pattern_mismatch" and "signal" in item["loc"]:
+        return "must be a signal's name, such as INT or SIGTERM"
     return item["msg"]

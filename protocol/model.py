@@ -92,9 +92,20 @@ _TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u20
 """Characters that turn the direction of what follows: in a name, the rest of everyone's line."""
 
 
-def _one_line(text: str) -> str:
-    if any(char in _TURNING or unicodedata.category(char) == "Cc" for char in text):
-        raise PydanticCustomError("name", "must not contain control characters")
+_JOINERS = frozenset("\u200c\u200d")
+"""Invisible, but parts of words in some scripts, and of emoji."""
+
+
+def _name(text: str) -> str:
+    """No character that breaks or turns a line, or that makes two names look like one."""
+    for char in text:
+        kind = unicodedata.category(char)
+        if char in _TURNING or kind in ("Cc", "Zl", "Zp"):
+            raise PydanticCustomError("name", "must not contain control characters")
+        if kind == "Cf" and char not in _JOINERS:
+            raise PydanticCustomError("name", "must not contain invisible characters")
+    if all(char.isspace() or char in _JOINERS for char in text):
+        raise PydanticCustomError("blank", "must not be empty")
     return text
 
 
@@ -112,7 +123,7 @@ Id = Annotated[str, StringConstraints(min_length=1, max_length=128), AfterValida
 DisplayName = Annotated[
     str,
     StringConstraints(min_length=1, max_length=names.NAME_CHARS, strip_whitespace=True),
-    AfterValidator(_one_line),
+    AfterValidator(_name),
 ]
 Emoji = Annotated[
     str, StringConstraints(min_length=1, max_length=names.EMOJI_CHARS), AfterValidator(_no_nul)

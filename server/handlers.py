@@ -13,6 +13,7 @@ from protocol import commands as c
 from protocol import names
 from protocol.commands import AnyCommand
 from protocol.errors import (
+    Conflict,
     DuetError,
     Invalid,
     LimitReached,
@@ -26,6 +27,7 @@ from sandbox.errors import InvalidSpec
 from server.agent.turns import Agent
 from server.execframes import kept_frames
 from server.hub import Hub
+from server.listing import PAGE_BYTES
 from server.join import JoinRequest, join
 from server.records import ROOM_PREFIX
 from server.room import Room
@@ -90,10 +92,23 @@ class Handlers:
         }
 
     def _who(self, hello: c.Hello) -> Participant:
-        """The token's participant, under a new name if one is given; else a new one."""
+        """The token's participant, under a new name if one is given; else a new one.
+
+        Nobody may go by the agent's name: what it says must be told from what people say.
+        """
+        if (
+            hello.name is not None
+            and hello.name.casefold() == self._agent.participant.name.casefold()
+        ):
+            message = f"{hello.name!r} is the agent's name here; choose another."
+            raise Conflict(message, details={"name": ["is the agent's"]})
         if hello.token is not None:
             known = self._tokens.read(hello.token)
-            return known.model_copy(update={"name": hello.name}) if hello.name else known
+            if hello.name is None or hello.name == known.name:
+                return known
+            renamed = known.model_copy(update={"name": hello.name})
+            self._hub.rename(renamed)
+            return renamed
         fresh = f"p_{secrets.token_hex(8)}"
         return Participant(id=fresh, name=hello.name or "Guest", kind=hello.kind)
 
@@ -325,8 +340,11 @@ class Handlers:
         session.reply(command.ref, {"type": "ack", "sandbox": record})
 
     async def _sandbox_list(self, session: Session, command: c.SandboxList) -> None:
-        records = self._hub.sandboxes.list()
-        session.reply(command.ref, {"type": "ack", "sandboxes": records})
+        found, more = self._hub.sandboxes.list(
+            after=command.after, limit=command.limit, size_bytes=PAGE_BYTES
+        )
+        ack = {"type": "ack", "sandboxes": found}
+        session.reply(command.ref, {**ack, "more": True} if more else ack)
 
 
 def _input_bytes(command: c.ExecInput) -> bytes:

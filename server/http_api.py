@@ -16,6 +16,7 @@ from protocol.errors import DuetError, Invalid, TooLarge, Unavailable
 from protocol.model import (
     CommandText,
     DisplayName,
+    Id,
     MessageText,
     Model,
     RoomId,
@@ -37,6 +38,7 @@ BODY_BYTES = 1024 * 1024
 """Largest request body: well beyond the largest command, far below what would hurt."""
 HTTP_PARTICIPANT = reply.CALLER
 _BAD_REQUEST = 400
+_PURGE = {"": False, "false": False, "0": False, "true": True, "1": True}
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -76,6 +78,11 @@ class PageQuery(Model):
     before: Annotated[int, Field(ge=0)] | None = None
     after: Annotated[int, Field(ge=0)] | None = None
     limit: Annotated[int, Field(ge=1, le=names.HISTORY_PAGE_MAX)] = names.HISTORY_PAGE_DEFAULT
+
+
+class SandboxQuery(Model):
+    after: Id | None = None
+    limit: Annotated[int, Field(ge=1)] | None = None
 
 
 class Health(Protocol):
@@ -211,8 +218,11 @@ class _Api:
             return web.json_response({"cleaned": True, "errors": errors}, status=207)
         return web.json_response({"cleaned": True, "roomId": room_id})
 
-    async def sandboxes(self, _request: web.Request) -> web.Response:
-        return web.json_response({"sandboxes": self._hub.sandboxes.list()})
+    async def sandboxes(self, request: web.Request) -> web.Response:
+        named = {name: text for name, text in request.query.items() if name == "after"}
+        wanted = _checked(SandboxQuery, {**named, **_numbers(request, "limit")})
+        found, more = self._hub.sandboxes.list(after=wanted.after, limit=wanted.limit)
+        return web.json_response({"sandboxes": found, **({"more": True} if more else {})})
 
     async def start_sandbox(self, request: web.Request) -> web.Response:
         wanted = await _body(request, commands.SandboxStart)
@@ -230,7 +240,11 @@ class _Api:
 
     async def end_sandbox(self, request: web.Request) -> web.Response:
         name = request.match_info["sandbox"]
-        if request.query.get("purge", "").lower() in ("true", "1"):
+        purge = _PURGE.get(request.query.get("purge", "").lower())
+        if purge is None:
+            message = "purge is true or false."
+            raise Invalid(message, details={"purge": ["must be true or false"]})
+        if purge:
             await self._hub.sandboxes.destroy(name, None)
             return web.json_response({"destroyed": True, "id": name})
         return web.json_response(await self._hub.sandboxes.kill(name, None))
@@ -312,12 +326,14 @@ def _checked(model: type[M], fields: dict[str, Any]) -> M:
         raise commands.invalid(error) from None
 
 
+def _numbers(request: web.Request, *wanted: str) -> dict[str, Any]:
+    found = {name: request.query[name] for name in wanted if name in request.query}
+    # Any offset has fewer digits.
+    return {n: int(t) if t.isdecimal() and len(t) < 16 else t for n, t in found.items()}  # noqa: PLR2004
+
+
 def _query(request: web.Request) -> PageQuery:
-    fields: dict[str, Any] = {}
-    for name in ("before", "after", "limit"):
-        if name in request.query:
-            text = request.query[name]
-            fields[name] = int(text) if text.isdecimal() and len(text) < 16 else text  # noqa: PLR2004 - any offset has fewer digits
+    fields = _numbers(request, "before", "after", "limit")
     if "before" in fields and "after" in fields:
         message = "give before or after, not both"
         raise Invalid(message, details={"before": [message]})

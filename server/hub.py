@@ -108,6 +108,18 @@ class Hub:
 
     # What participants do
 
+    def rename(self, participant: Participant) -> None:
+        """One name for all sessions of a participant: the newest, in every room it is in."""
+        here = [(room, room.sessions_of(participant.id)) for room in self.rooms.values()]
+        sessions = {session for _, found in here for session in found}
+        if all(session.participant.name == participant.name for session in sessions):
+            return
+        for session in sessions:
+            session.participant = participant
+        for room, found in here:
+            if found:
+                room.tell_renamed(participant)
+
     async def create(
         self, room_id: str | None, name: str, description: str, by: Participant
     ) -> dict[str, Any]:
@@ -162,9 +174,10 @@ class Hub:
     ) -> Appended:
         message = new_id("m")
         body = self._body("message", room_id, by, id=message, text=text, replyTo=reply_to, key=key)
-        return await self._append(
-            room_id, Append(body, key=key, answer=message, op="message", subject=message)
+        said = Append(
+            body, key=key, answer=message, op="message", subject=message, reply_to=reply_to or ""
         )
+        return await self._append(room_id, said)
 
     async def edit(self, room_id: str, by: Participant, message: str, text: str) -> Appended:
         body = self._body("message.edited", room_id, by, id=message, text=text)

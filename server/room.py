@@ -125,7 +125,7 @@ class Room:
         count = self._present.get(participant.id, 0)
         self._present[participant.id] = count + 1
         if not count:
-            self._tell_presence("participant.joined", listener)
+            self._tell_presence("participant.joined", participant, besides=listener)
 
     def detach(self, listener: Listener) -> None:
         """Let go of a listener; the others learn when its participant's last session left."""
@@ -136,17 +136,28 @@ class Room:
         self._present[participant.id] -= 1
         if not self._present[participant.id]:
             del self._present[participant.id]
-            self._tell_presence("participant.left", listener)
+            self._tell_presence("participant.left", participant, besides=listener)
+
+    def sessions_of(self, participant: str) -> list[Listener]:
+        """Where somebody is here."""
+        return [who for who in self.members if who.participant.id == participant]
+
+    def tell_renamed(self, participant: Participant) -> None:
+        """Everyone learns the new name of somebody who is present."""
+        if participant.id in self._present:
+            self._tell_presence("participant.joined", participant)
 
     def participants(self) -> list[Participant]:
         """Who is present, each once, in the order of their first session here."""
         found = {member.participant.id: member.participant for member in self.members}
         return [who for who in found.values() if who.id in self._present]
 
-    def _tell_presence(self, kind: str, listener: Listener) -> None:
-        who = {**listener.participant.wire(), "role": role_of(listener.participant, self.owner)}
-        frame = Outgoing({"type": kind, "room": self.id, "participant": who})
-        self.broadcast(frame, besides=listener)
+    def _tell_presence(
+        self, kind: str, who: Participant, *, besides: Listener | None = None
+    ) -> None:
+        fields = {**who.wire(), "role": role_of(who, self.owner)}
+        frame = Outgoing({"type": kind, "room": self.id, "participant": fields})
+        self.broadcast(frame, besides=besides)
 
     def broadcast(self, frame: Outgoing, *, besides: Listener | None = None) -> None:
         """Send an ephemeral frame to everyone who has joined."""

@@ -134,7 +134,8 @@ class Snapshot:
 class Append:
     """An event to store and what goes with it. `op` names the index it changes, in append.lua.
 
-    `content` is what its author gave, where the body does not hold all of it.
+    `content` is what its author gave, where the body does not hold all of it; what a message
+    answers must be there (`reply_to`).
     """
 
     body: Mapping[str, Any]
@@ -144,6 +145,7 @@ class Append:
     op: str = ""
     subject: str = ""
     value: str = ""
+    reply_to: str = ""
     server_key: str = field(default_factory=lambda: f"{_PROCESS}:{next(_COUNT)}")
 
     def fingerprint(self) -> str:
@@ -208,6 +210,7 @@ class RoomLog:
                 append.op,
                 append.subject,
                 append.value,
+                append.reply_to,
             ],
             run=True,
         )

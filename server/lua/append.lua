@@ -1,7 +1,7 @@
 -- Append one event to a room's log, atomically with all that follows from it.
 -- KEYS: meta, log, key, running, ids, now, turns, said
 -- ARGV: run, durable, fresh epoch, expected epoch or '', body, fingerprint, answer,
---       key's life in ms, history length, channel, op, subject, value
+--       key's life in ms, history length, channel, op, subject, value, message that this one answers
 -- Answers {code} when refused, else {'ok', epoch, offset, ts, answer}.
 local meta, log, key, running, ids, now, turns, said = unpack(KEYS)
 local body, fingerprint, answer = ARGV[5], ARGV[6], ARGV[7]
@@ -24,6 +24,7 @@ if first[1] and first[2] == epoch then
 end
 
 -- What an event is about must be there before it is stored.
+if ARGV[14] ~= '' and redis.call('HEXISTS', ids, ARGV[14]) == 0 then return {'unknown_message'} end
 if op == 'exit' and redis.call('HEXISTS', running, subject) == 0 then return {'unknown_exec'} end
 if op == 'finish' and redis.call('HEXISTS', turns, subject) == 0 then return {'unknown_turn'} end
 if op == 'edit' or op == 'delete' or op == 'react' then

@@ -134,7 +134,9 @@ describe("presence", () => {
     let room = model.withPerson(model.withPerson(model.emptyRoom("r"), jonas, true), jonas, true);
     expect(room.participants).toHaveLength(1);
     room = model.withTyping(room, jonas, true);
-    room = model.withPerson(room, jonas, false);
+    room = model.withPerson(model.withPerson(room, mara, true), { ...jonas, name: "Jo" }, true);
+    expect(room.participants.map((one) => one.name)).toEqual(["Jo", mara.name]);
+    room = model.withPerson(model.withPerson(room, mara, false), jonas, false);
     expect(room.typing.size).toBe(0);
     expect(room.participants).toHaveLength(0);
   });

@@ -87,6 +87,51 @@ async def test_a_participant_comes_with_the_first_session_and_goes_with_the_last
     assert who(await ada.until("participant.left", begin)) == ben.id
 
 
+async def test_a_new_name_is_told_in_every_room_that_one_is_in(server, codec, pair, room) -> None:
+    ada, ben = pair
+    _, made = await server.http("POST", "/api/rooms", {})
+    for client in pair:
+        await client.join(made["id"])
+    begin = len(ada.frames)
+    async with server.client(codec, "Benedict", token=ben.welcome["token"]) as second:
+        assert second.id == ben.id
+        for place in (room, made["id"]):
+            told = await ada.until(lambda f, at=place: f.get("room") == at, begin)
+            assert told["type"] == "participant.joined"
+            assert (told["participant"]["id"], told["participant"]["name"]) == (ben.id, "Benedict")
+        joined = await second.join(room)
+        assert {p["name"] for p in joined["participants"]} == {"Ada", "Benedict"}
+        await ben.ok("say", room=room, text="by my new name")  # by the session that was there
+        said = await ada.until(lambda f: f.get("text") == "by my new name")
+        assert said["by"]["name"] == "Benedict"
+        assert [f["type"] for f in ada.frames[begin:] if "participant" in f] == (
+            ["participant.joined"] * 2
+        )
+
+
+async def test_nobody_goes_by_the_agents_name(server, codec) -> None:
+    async with Wire(server, codec, None) as wire:
+        for name in ("duet", " DUET "):
+            error = await wire.refused("hello", name=name)
+            assert error["code"] == "conflict"
+            assert "choose another" in error["message"]
+        await wire.ok("hello", name="Duet's friend")
+
+
+async def test_an_answer_is_to_a_message_that_is_there(pair, room) -> None:
+    ada, ben = pair
+    said = await ada.ok("say", room=room, text="first")
+    for wrong in ("m_nowhere", ada.id, ""):
+        error = await ben.refused("say", room=room, text="to what?", replyTo=wrong, key="k")
+        assert error["code"] in ("unknown_message", "invalid"), wrong
+    again = await ben.ok("say", room=room, text="to that", replyTo=said["id"], key="k")
+    await ada.ok("delete", room=room, id=said["id"])
+    kept = await ben.ok("say", room=room, text="to that", replyTo=said["id"], key="k")
+    assert kept["id"] == again["id"]
+    answer = await ada.until(lambda f: f.get("id") == again["id"])
+    assert answer["replyTo"] == said["id"]
+
+
 async def test_chat_reaches_everyone_as_it_was_said(pair, room) -> None:
     ada, ben = pair
     text = "# hej\n```sh\necho '<script>'\n```\n \u2028 🎉 é"

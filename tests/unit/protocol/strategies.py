@@ -37,9 +37,13 @@ def wires(model: type[Model], *, binary: bool = False) -> st.SearchStrategy[dict
     made = st.fixed_dictionaries(required, optional=optional)
     if model.__name__ == "Exec":
         made = st.builds(_one_of_each, made, wheres, whats)
-    if model.__name__ == "History":
-        made = made.map(lambda frame: _without(frame, "after") if "before" in frame else frame)
+    for one, other in _EITHER.get(model.__name__, ()):
+        made = made.map(lambda frame, a=one, b=other: _without(frame, b) if a in frame else frame)
     return made
+
+
+_EITHER = {"History": [("before", "after")], "ExecInput": [("data", "base64")]}
+"""Fields that are not given together."""
 
 
 wheres = st.sampled_from([{"room": "blue"}, {"sandbox": "mine"}])

@@ -179,6 +179,26 @@ def test_nul_and_lone_surrogates_are_invalid_in_any_text(bad) -> None:
         sendable(error)
 
 
+def test_input_comes_in_one_form() -> None:
+    frame = {"type": "exec.input", "exec": "e1"}
+    assert refusal({**frame, "data": "a", "base64": "YQ=="}).code == "invalid"
+    assert commands.parse({**frame, "eof": True}).eof
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["\u200b", "a\u200bb", "\ufeffAda", "A\u00adda", "a\u2028b", "\u200d", "a\x07", "\u202eadA"],
+)
+def test_two_names_that_look_like_one_are_not_to_be_had(name) -> None:
+    error = refusal({"type": "hello", "name": name})
+    assert (error.code, list(error.details)) == ("invalid", ["name"])
+
+
+@pytest.mark.parametrize("name", ["Ada", "کم\u200cنظیر", "👩\u200d🚀", "O'Neill, J.", "李"])
+def test_names_of_all_scripts_are_taken(name) -> None:
+    assert commands.parse({"type": "hello", "name": name}).name == name
+
+
 def test_terminal_input_may_hold_nul_but_no_lone_surrogates() -> None:
     frame = {"type": "exec.input", "exec": "e1"}
     assert commands.parse({**frame, "data": "\0"}).data == "\0"

@@ -316,7 +316,10 @@ function react(all: Reactions, id: string, emoji: string, who: string, mark: Mar
 export function withPerson(room: RoomState, person: Participant, present: boolean): RoomState {
   const others = room.participants.filter((one) => one.id !== person.id);
   const typing = present ? room.typing : without(room.typing, person.id);
-  return { ...room, typing, participants: present ? [...others, person] : others };
+  if (!present) return { ...room, typing, participants: others };
+  const known = others.length < room.participants.length;
+  const all = known ? room.participants.map((one) => (one.id === person.id ? person : one)) : [...others, person];
+  return { ...room, typing, participants: all };
 }
 
 export function withTyping(room: RoomState, person: Participant, on: boolean): RoomState {

@@ -119,8 +119,7 @@ export class RoomSession {
         return frame.stream === "pty" ? this.terminalOf(frame.exec)?.feed(frame) : this.outputs.feed(frame);
       case "participant.joined":
       case "participant.left":
-        this.state.value = model.withPerson(this.state.value, frame.participant, frame.type === "participant.joined");
-        return this.#passes(frame.participant, frame.type === "participant.joined" ? "came in" : "left");
+        return this.#presence(frame.participant, frame.type === "participant.joined");
       case "typing":
         if ("participant" in frame) this.#typing(frame.participant, frame.on);
         return;
@@ -156,6 +155,13 @@ export class RoomSession {
     const looked = typeof this.terminal.value === "object" && this.terminal.value.exec === event.exec;
     if (!looked) this.#terminals.delete(event.exec);
     this.outputs.of(event.exec).exited(event);
+  }
+
+  #presence(person: Participant, here: boolean): void {
+    const before = this.state.value.participants.find((one) => one.id === person.id);
+    this.state.value = model.withPerson(this.state.value, person, here);
+    if (here && before) this.#passes(before, `is now ${person.name}`);
+    else this.#passes(person, here ? "came in" : "left");
   }
 
   #passes(person: Participant, what: string): void {
