@@ -29,11 +29,11 @@ class Record:
         self._roomlog = roomlog
         self._server = server
 
-    async def queued(self, turn: Turn, key: str | None, once: str | None) -> Appended:
-        """Store that a turn was asked for. `answer` is the first one's, where the key was used."""
+    def question(self, turn: Turn, key: str | None, once: str | None) -> Append:
+        """That a turn is asked for. The answer is the first one's, where the key was used."""
         body = _body("agent.queued", turn, turn.by, question=turn.question, replyTo=turn.reply_to)
         facts = {"server": self._server, "by": author(turn.by), "replyTo": turn.reply_to}
-        append = Append(
+        return Append(
             body if key is None else {**body, "key": key},
             content={"type": "ask", "text": turn.question},
             key=key,
@@ -43,7 +43,14 @@ class Record:
             value=json.dumps(facts),
             **({} if once is None else {"server_key": once}),
         )
-        return await self._roomlog.append(turn.room, append)
+
+    async def ask(self, room: str, question: Append) -> Appended:
+        """Store a question. Raises Unavailable where it is not known whether it is stored."""
+        return await self._roomlog.append(room, question)
+
+    async def ask_again(self, room: str, question: Append) -> Appended:
+        """The same, until it is known."""
+        return await self._append(room, question)
 
     async def started(self, turn: Turn) -> Appended:
         body = _body("agent.started", turn, turn.by, question=turn.question, replyTo=turn.reply_to)

@@ -8,23 +8,22 @@ import secrets
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from protocol import commands, names
+from protocol import commands
 from protocol.errors import Conflict, DuetError, LimitReached, Unavailable, UnknownRoom, UnknownTurn
 from protocol.model import Participant
-from sandbox.spec import WORKDIR
 from server import logs
 from server.agent.approval import Approval
-from server.agent.context import Question, conversation, instructions
+from server.agent.briefing import briefing
 from server.agent.floor import RoomFloor
 from server.agent.loop import Loop
-from server.agent.models import Dialogue, Models
+from server.agent.models import Models
 from server.agent.record import Record
-from server.agent.small import SMALL_INSTRUCTIONS, small_conversation
 from server.agent.turn import End, Turn, TurnOver
 from server.agent.wanted import Limits
 from server.hub import Hub
 from server.records import sandbox_name
 from server.room import Room, Tasks
+from server.roomlog import Append
 
 log = logs.get("agent")
 
@@ -33,7 +32,6 @@ WAITING_MAX = 50
 _DELIVERY_S = 30.0
 _CLOSE_S = 2.0
 _STORING_S = 1.0
-_PAGES_MAX = 5
 HINT = (
     "I have no model yet, so I cannot answer. Whoever runs this server can give me one: set "
     "`DUET_AGENT_MODEL` (such as `openai:NAME` or `anthropic:NAME`) and `DUET_AGENT_API_KEY`, or "
@@ -43,6 +41,7 @@ HINT = (
 NO_MODEL = End("failed", "No model is configured; DUET_AGENT_MODEL names one.")
 RESTARTED = End("failed", "The server was restarted in the middle of this; ask again.")
 STOPPING = End("failed", "The server is stopping; ask again when it is back.")
+UNASKED = End("failed", "The history store did not answer in time; ask again.")
 CLEARED = End("stopped", "The room was cleaned up.")
 
 
@@ -124,12 +123,16 @@ class Agent:
     async def _store(self, turn: Turn, room: Room, key: str | None) -> str:
         """Store that it was asked, and line it up; the id of the first with this key."""
         self._turns[turn.id] = room.turns[turn.id] = turn
+        mention = turn.reply_to is not None and key is None
+        question = self._record.question(turn, key, f"ask:{turn.reply_to}" if mention else None)
         try:
-            mention = turn.reply_to is not None and key is None
-            once = f"ask:{turn.reply_to}" if mention else None
-            stored = await self._record.queued(turn, key, once)
-        except BaseException:
-            self._forget(turn, room)
+            stored = await self._record.ask(turn.room, question)
+        except BaseException as error:
+            if isinstance(error, Unavailable | asyncio.CancelledError):
+                # The answer is lost, not the question: what the log may hold must have its end.
+                self._tasks.create_task(self._end_unasked(turn, room, question))
+            else:
+                self._forget(turn, room)
             raise
         if stored.answer != turn.id:
             self._forget(turn, room)
@@ -137,6 +140,18 @@ class Agent:
         turn.offset = stored.offset
         self._line_up(turn, room)
         return turn.id
+
+    async def _end_unasked(self, turn: Turn, room: Room, question: Append) -> None:
+        """Find out whether a question was stored after all, and tell that it gets no answer."""
+        try:
+            stored = await self._record.ask_again(turn.room, question)
+        except DuetError:
+            self._forget(turn, room)
+            return
+        if stored.answer != turn.id:
+            self._forget(turn, room)
+            return
+        await self._finish(turn, room, turn.stop or UNASKED)
 
     def _line_up(self, turn: Turn, room: Room) -> None:
         """Let it wait at its place in the log's order; the line that was there may have ended."""
@@ -279,8 +294,16 @@ class Agent:
                 turn.instead = HINT
                 turn.answered = await self._record.hint(turn.room, turn.id, HINT)
                 return NO_MODEL
-            dialogue = await self._dialogue(turn, self._models)
             config = self._config
+            approval = await self._floor.approval(turn.room)
+            dialogue = await briefing(
+                turn,
+                self._models,
+                self._hub,
+                name=self.participant.name,
+                approval=approval,
+                context_tokens=config.context_tokens,
+            )
             loop = Loop(turn, self._floor, self._models, config.limits, config.patterns)
             return await loop.run(dialogue)
         except TurnOver as over:
@@ -325,42 +348,6 @@ class Agent:
         if line is not None and line.worker is None and not line.waiting:
             del self._lines[room.id]
 
-    async def _dialogue(self, turn: Turn, models: Models) -> Dialogue:
-        """What the model is told at the beginning of a turn."""
-        config = self._config
-        events = await self._recent(turn, config.context_tokens)
-        question = Question(turn.id, turn.by.id, turn.by.name, turn.question, turn.reply_to)
-        name = self.participant.name
-        if models.small:
-            spoken = small_conversation(events, question, name)
-            return Dialogue.begin(SMALL_INSTRUCTIONS.format(name=name), spoken, native=False)
-        budget_tokens = config.context_tokens
-        spoken = conversation(events, question, nonce=turn.nonce, budget_tokens=budget_tokens)
-        facts = await self._hub.describe(turn.room)
-        off = await self._floor.approval(turn.room) == "off"
-        told = instructions(
-            name=name,
-            room=facts["name"],
-            sandbox=_sandbox_words(facts["sandbox"]),
-            nonce=turn.nonce,
-            way="off" if off else models.way,
-        )
-        return Dialogue.begin(told, spoken, native=models.way == "native" and not off)
-
-    async def _recent(self, turn: Turn, budget_tokens: int) -> list[dict[str, object]]:
-        """The newest events that may fit the budget, ascending."""
-        events: list[dict[str, object]] = []
-        before: int | None = None
-        for _ in range(_PAGES_MAX):
-            page = await self._hub.page(
-                turn.room, before=before, after=None, limit=names.HISTORY_PAGE_MAX
-            )
-            events = page["events"] + events
-            if not page["more"] or sum(len(str(event)) for event in events) > budget_tokens * 8:
-                break
-            before = page["events"][0]["offset"]
-        return events
-
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 
@@ -374,9 +361,3 @@ async def _outcome(turn: Turn) -> End:
     except asyncio.CancelledError:
         return turn.stop or STOPPING
     return turn.stop if turn.stop is not None and end.status != "done" else end
-
-
-def _sandbox_words(record: dict[str, str] | None) -> str:
-    if record is None:
-        return f"It is made with the first command; commands begin in {WORKDIR}."
-    return f"Its image is {record['image']}, it is {record['status']}."

@@ -48,7 +48,7 @@ async def test_words_that_were_lost_are_told_and_kept_anew(log, store, room):
     turn = Turn(
         room, ALICE, "?", None, lambda turn, _at, text: record.say(turn, text), tasks=Tasks()
     )
-    await record.queued(turn, None, None)
+    await record.ask(room, record.question(turn, None, None))
     turn.speech.add("It ")
     await turn.speech.flush()
     await store.call("DEL", "duet:{blue}:said")
@@ -84,7 +84,7 @@ async def test_a_message_that_was_stored_is_not_said_again_by_the_next_life(log,
     turn = Turn(
         room, ALICE, "?", None, lambda turn, _at, text: record.say(turn, text), tasks=Tasks()
     )
-    await record.queued(turn, None, None)
+    await record.ask(room, record.question(turn, None, None))
     turn.speech.add("Four.")
     text = await turn.speech.end()
     await record.message(room, turn.id, text, reply_to=None, partial=False)
