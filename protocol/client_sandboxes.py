@@ -26,7 +26,14 @@ class SandboxCalls:
 
     async def list_sandboxes(self: Connection) -> list[Sandbox]:
         """Every sandbox of the server, running or saved."""
-        return (await self.request(commands.SandboxList())).sandboxes or []
+        found: dict[str, Sandbox] = {}
+        ask = commands.SandboxList()
+        while True:
+            ack = await self.request(ask)
+            found |= {one.id: one for one in ack.sandboxes or []}
+            if not (ack.more and ack.sandboxes):
+                return list(found.values())
+            ask = commands.SandboxList(after=ack.sandboxes[-1].id)
 
     async def start_sandbox(
         self: Connection,

@@ -291,6 +291,8 @@ class Ack(Reply):
     """How the command ended whose output was read, where no room tells it."""
     sandbox: Sandbox | None = None
     sandboxes: list[Sandbox] | None = None
+    more: bool | None = None
+    """Further `sandboxes` follow: ask again with `after`, the last one's id."""
 
 
 class Page(Reply):

@@ -41,20 +41,27 @@ class Kept:
 
 
 class Records:
-    """`folder` None keeps nothing. `put` and `drop` return at once; `flush` waits for the disk."""
+    """`folder` None keeps nothing. `put` and `drop` return at once; `flush` waits for the disk.
+
+    What stands there already is not written again: a server that stops puts every record it has.
+    """
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._due: dict[str, Kept | None] = {}
+        self._there: dict[str, Kept] = {}
         self._writing = asyncio.Lock()
 
     async def load(self) -> list[Kept]:
         """All that can be read; what cannot is told in the log and left as it is."""
-        return await asyncio.to_thread(_load, self._folder) if self._folder else []
+        found = await asyncio.to_thread(_load, self._folder) if self._folder else []
+        self._there = {kept.spec.id: kept for kept in found}
+        return found
 
     def put(self, kept: Kept) -> None:
-        if self._folder is not None:
-            self._due[kept.spec.id] = kept
+        id = kept.spec.id  # noqa: A001
+        if self._folder is not None and kept != self._due.get(id, self._there.get(id)):
+            self._due[id] = kept
 
     def drop(self, id: str) -> None:  # noqa: A002
         if self._folder is not None:
@@ -69,11 +76,15 @@ class Records:
         async with self._writing:
             due, self._due = self._due, {}
             if due and self._folder is not None:
+                for id in due:  # noqa: A001  (until it is known, none of them counts as there)
+                    self._there.pop(id, None)
                 try:
                     await asyncio.to_thread(_write, self._folder, due)
                 except OSError as error:
                     log.error("sandbox records not written: %s", error)  # noqa: TRY400
                     self._due = {**due, **self._due}
+                else:
+                    self._there |= {name: kept for name, kept in due.items() if kept}
 
 
 def encode(kept: Kept) -> bytes:

@@ -27,8 +27,8 @@ from sandbox.errors import InvalidSpec
 from server.agent.turns import Agent
 from server.execframes import kept_frames
 from server.hub import Hub
-from server.listing import PAGE_BYTES
 from server.join import JoinRequest, join
+from server.listing import PAGE_BYTES
 from server.records import ROOM_PREFIX
 from server.room import Room
 from server.run import Run

@@ -38,6 +38,7 @@ BODY_BYTES = 1024 * 1024
 """Largest request body: well beyond the largest command, far below what would hurt."""
 HTTP_PARTICIPANT = reply.CALLER
 _BAD_REQUEST = 400
+_DIGITS = 16  # any offset has fewer
 _PURGE = {"": False, "false": False, "0": False, "true": True, "1": True}
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -219,10 +220,10 @@ class _Api:
         return web.json_response({"cleaned": True, "roomId": room_id})
 
     async def sandboxes(self, request: web.Request) -> web.Response:
-        named = {name: text for name, text in request.query.items() if name == "after"}
-        wanted = _checked(SandboxQuery, {**named, **_numbers(request, "limit")})
+        after = request.query.get("after")
+        wanted = _checked(SandboxQuery, {"after": after, **_numbers(request, "limit")})
         found, more = self._hub.sandboxes.list(after=wanted.after, limit=wanted.limit)
-        return web.json_response({"sandboxes": found, **({"more": True} if more else {})})
+        return web.json_response({"sandboxes": found} | ({"more": True} if more else {}))
 
     async def start_sandbox(self, request: web.Request) -> web.Response:
         wanted = await _body(request, commands.SandboxStart)
@@ -328,8 +329,7 @@ def _checked(model: type[M], fields: dict[str, Any]) -> M:
 
 def _numbers(request: web.Request, *wanted: str) -> dict[str, Any]:
     found = {name: request.query[name] for name in wanted if name in request.query}
-    # Any offset has fewer digits.
-    return {n: int(t) if t.isdecimal() and len(t) < 16 else t for n, t in found.items()}  # noqa: PLR2004
+    return {n: int(t) if t.isdecimal() and len(t) < _DIGITS else t for n, t in found.items()}
 
 
 def _query(request: web.Request) -> PageQuery:
@@ -375,9 +375,8 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         return web.json_response({"error": "the request did not arrive whole"}, status=408)
     except Exception:
         incident = secrets.token_hex(4)
-        elapsed_ms = int((time.monotonic() - began) * 1000)
-        path = request.path[:200]
-        log.exception("a request failed", path=path, incident=incident, elapsed_ms=elapsed_ms)
+        facts = {"path": request.path[:200], "elapsed_ms": int((time.monotonic() - began) * 1000)}
+        log.exception("a request failed", incident=incident, **facts)
         text = f"Something went wrong on the server; incident {incident}."
         return web.json_response({"error": text}, status=500)
 
@@ -395,7 +394,6 @@ def _error(error: DuetError) -> web.Response:
     body: dict[str, Any] = {"error": "invalid request" if status == _BAD_REQUEST else error.message}
     if error.details:
         body["details"] = dict(error.details)
-    headers = {}
-    if error.http_status in (429, 503):
-        headers["Retry-After"] = str(max(1, (error.retry_after_ms or 1000) // 1000))
+    wait_s = max(1, (error.retry_after_ms or 1000) // 1000)
+    headers = {"Retry-After": str(wait_s)} if error.http_status in (429, 503) else {}
     return web.json_response(body, status=status, headers=headers)

@@ -15,6 +15,7 @@ from sandbox import errors
 from sandbox.lease import parse_sleep_after
 from sandbox.manager import Manager
 from sandbox.spec import SandboxRecord, SandboxSpec, sandbox_id
+from server.listing import page
 from server.records import ROOM_PREFIX, record_fields
 from server.room import Listener
 from server.roomlog import RoomLog
@@ -107,8 +108,11 @@ class Sandboxes:
         gone = replace(record, status="stopped", workspace_saved=False, expected_stop_at=None)
         return record_fields(gone)
 
-    def list(self) -> "list[dict[str, Any]]":
-        return [record_fields(record) for record in self._manager.list()]
+    def list(
+        self, *, after: str | None = None, limit: int | None = None, size_bytes: int | None = None
+    ) -> "tuple[list[dict[str, Any]], bool]":
+        """A page, as `listing.page` makes it, and whether more follow."""
+        return page(self._manager.list(), after=after, limit=limit, size_bytes=size_bytes)
 
     async def execute(
         self, raw: str, by: Participant, request: Exec, listener: Listener | None

@@ -95,3 +95,43 @@ async def test_nothing_is_kept_without_a_folder():
     records.put(one("a"))
     await records.flush()
     assert await records.load() == []
+
+
+async def test_what_stands_there_is_not_written_again(tmp_path):
+    records = Records(tmp_path)
+    records.put(one("a"))
+    await records.flush()
+    records.put(one("a"))
+    assert not records.due
+    records.put(one("a", saved_at=7.0))
+    records.put(one("a"))
+    assert records.due
+    await records.flush()
+    later = Records(tmp_path)
+    (kept,) = await later.load()
+    later.put(kept)
+    assert not later.due
+    later.drop("a")
+    later.put(kept)
+    await later.flush()
+    assert await Records(tmp_path).load() == [kept]
+    later.drop("a")
+    await later.flush()
+    later.put(kept)
+    assert later.due
+
+
+async def test_what_could_not_be_written_is_not_taken_for_written(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError("no space")
+
+    records = Records(tmp_path)
+    records.put(one("a"))
+    await records.flush()
+    with monkeypatch.context() as patch:
+        patch.setattr("sandbox.records._write", full)
+        records.put(one("a", saved_at=7.0))
+        await records.flush()
+    records.put(one("a"))
+    await records.flush()
+    assert await Records(tmp_path).load() == [one("a")]

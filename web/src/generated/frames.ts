@@ -48,6 +48,7 @@ export interface Ack {
   exited?: Exited;
   sandbox?: Sandbox;
   sandboxes?: Array<Sandbox>;
+  more?: boolean;
 }
 
 /**
@@ -682,6 +683,8 @@ export interface SandboxKill {
 export interface SandboxList {
   ref?: string;
   type: "sandbox.list";
+  after?: string;
+  limit?: number;
 }
 
 export interface SandboxStart {
