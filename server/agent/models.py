@@ -123,11 +123,16 @@ class Dialogue:
         return tokens(self.instructions) + sum(_part_tokens(part) for part in parts)
 
 
+Told = Literal["reason", "reason or tokens", "nothing"]
+"""What of an answer tells that it is whole: not every server says why it ended, but then what it
+cost; Anthropic's counts tokens from the beginning."""
+
+
 class Models:
-    """The configured model. `whole` tells that its answers say how they ended."""
+    """The configured model."""
 
     def __init__(
-        self, model: "Model", *, way: Way, whole: bool = True, answer_tokens: int = ANSWER_TOKENS
+        self, model: "Model", *, way: Way, whole: Told, answer_tokens: int = ANSWER_TOKENS
     ) -> None:
         self._model = model
         self.way = way
@@ -177,7 +182,7 @@ class Models:
     def _answer(self, response: "m.ModelResponse", dialogue: Dialogue) -> Answer:
         from pydantic_ai import messages as m  # noqa: PLC0415 - only with a model
 
-        if self._whole and not _ended(response):
+        if not _ended(response, self._whole):
             raise ModelError("The model's answer broke off.")
         calls = [_called(part) for part in response.parts if isinstance(part, m.ToolCallPart)]
         usage = response.usage
@@ -191,13 +196,13 @@ class Models:
         )
 
 
-def _ended(response: "m.ModelResponse") -> bool:
-    """Whether it was told that the answer is over: not every server says why, or what it cost.
-
-    The library takes a stream that just ends for a whole one.
+def _ended(response: "m.ModelResponse", whole: Told) -> bool:
+    """Whether it was told that the answer is over: the library takes a stream that just ends for
+    a whole one.
     """
-    reason = (response.provider_details or {}).get("finish_reason")
-    return reason is not None or response.usage.output_tokens > 0
+    if (response.provider_details or {}).get("finish_reason") is not None or whole == "nothing":
+        return True
+    return whole == "reason or tokens" and response.usage.output_tokens > 0
 
 
 def _part_tokens(part: Any) -> int:
@@ -309,7 +314,8 @@ def make(name: str, *, base_url: str | None, api_key: str | None, tools: str) ->
     native = provider in _NATIVE if tools == "auto" else tools == "native"
     if tools == "auto" and base_url is not None and provider.startswith("openai"):
         native = False
-    return Models(made, way="native" if native else "tags")
+    whole: Told = "reason" if provider == "anthropic" else "reason or tokens"
+    return Models(made, way="native" if native else "tags", whole=whole)
 
 
 def _make(provider: str, model: str, base_url: str | None, api_key: str | None) -> "Model":

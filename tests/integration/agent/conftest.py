@@ -77,7 +77,7 @@ async def house(tmp_path, monkeypatch):
         async def begin(*answers, way="tags", models=True, data="data", **settings):
             script = Script(*answers)
             model = FunctionModel(stream_function=script)
-            given = Models(model, way=way, whole=False) if models else None
+            given = Models(model, way=way, whole="nothing") if models else None
             data_dir = tmp_path / data
             app = await stack.enter_async_context(
                 running(Settings(port=0, data_dir=data_dir, **settings), given)

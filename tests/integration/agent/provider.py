@@ -14,6 +14,7 @@ class Provider:
     """
 
     BREAK, EOF = object(), object()
+    BASE = "/v1"
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -63,16 +64,18 @@ def chunk(delta, finish=None):
 
 
 @contextlib.asynccontextmanager
-async def provider(*answers):
-    made = Provider(*answers)
+async def provider(*answers, kind=Provider):
+    """A running one. Its `url` is what DUET_AGENT_BASE_URL takes."""
+    made = kind(*answers)
     app = web.Application()
     app.router.add_post("/v1/chat/completions", made.complete)
+    app.router.add_post("/v1/messages", made.complete)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     port = runner.addresses[0][1]
-    made.url = f"http://127.0.0.1:{port}/v1"
+    made.url = f"http://127.0.0.1:{port}{kind.BASE}"
     try:
         yield made
     finally:

@@ -18,7 +18,8 @@ KEY = "sk-very-secret"
 def serving(data_dir, made, **env):
     """`duet serve` as a process of its own, with the provider as its model."""
     given = {"DUET_AGENT_MODEL": "openai:scripted", "DUET_AGENT_API_KEY": KEY}
-    server = Server(data_dir, **given, DUET_AGENT_BASE_URL=made.url, DUET_LOG_LEVEL="debug", **env)
+    given |= {"DUET_AGENT_BASE_URL": made.url, "DUET_LOG_LEVEL": "debug"} | env
+    server = Server(data_dir, **given)
     try:
         yield server.wait_ready()
     finally:

@@ -137,7 +137,7 @@ async def play(*answers, way="tags", floor=None, limits=LIMITS, patterns=(), que
     floor = floor or Floor()
     script = Script(*answers)
     turn = Turn("room", ALICE, question, None, floor.say, tasks=Tasks())
-    models = Models(FunctionModel(stream_function=script), way=way, whole=False)
+    models = Models(FunctionModel(stream_function=script), way=way, whole="nothing")
     dialogue = Dialogue.begin("rules", [Spoken("room", question)], native=way == "native")
     try:
         end = await Loop(turn, floor, models, limits, compiled(patterns)).run(dialogue)
