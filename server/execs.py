@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from protocol.codec import JSON
@@ -71,14 +72,14 @@ class Execs:
 
         With a key that was used before, the first answer and no new run. Raises LimitReached.
         """
-        if len(self._live.get(room.id, ())) >= self._config.max_running:
-            message = f"{self._config.max_running} commands run in this room; wait for one to end."
-            raise LimitReached(message)
+        full = self._full(room.id)
+        if full is not None and request.key is None:
+            raise full
         exec_id = f"{room.id}.{secrets.token_hex(8)}"
         run = self._run(room, exec_id)
         run.open_to(by.id, stdin=request.stdin, pty=request.pty)
         self._begin(room, run)
-        started = self._started(room, by, request, run, turn)
+        started = replace(self._started(room, by, request, run, turn), full=full)
         try:
             appended = await self._roomlog.append(room.id, started)
         except BaseException as error:
@@ -96,6 +97,13 @@ class Execs:
         work = result_of(self._manager, sandbox, request, run, self._config)
         self._tasks.create_task(self._live_and_end(room, author(by), run, work))
         return appended, run
+
+    def _full(self, room_id: str) -> LimitReached | None:
+        """Why no further command may start now. What a key began before is answered even so."""
+        if len(self._live.get(room_id, ())) < self._config.max_running:
+            return None
+        message = f"{self._config.max_running} commands run in this room; wait for one to end."
+        return LimitReached(message)
 
     async def _end_unrun(self, room: Room, by: Participant, run: Run, started: Append) -> None:
         """Find out whether a start was stored after all, and tell that it was not run."""

@@ -18,6 +18,7 @@ from protocol.errors import (
     DuetError,
     Forbidden,
     KeyConflict,
+    LimitReached,
     Unavailable,
     UnknownExec,
     UnknownMessage,
@@ -135,7 +136,7 @@ class Append:
     """An event to store and what goes with it. `op` names the index it changes, in append.lua.
 
     `content` is what its author gave, where the body does not hold all of it; what a message
-    answers must be there (`reply_to`).
+    answers must be there (`reply_to`). `full` is raised where its key was not used before.
     """
 
     body: Mapping[str, Any]
@@ -146,6 +147,7 @@ class Append:
     subject: str = ""
     value: str = ""
     reply_to: str = ""
+    full: LimitReached | None = None
     server_key: str = field(default_factory=lambda: f"{_PROCESS}:{next(_COUNT)}")
 
     def fingerprint(self) -> str:
@@ -211,6 +213,7 @@ class RoomLog:
                 append.subject,
                 append.value,
                 append.reply_to,
+                "1" if append.full else "",
             ],
             run=True,
         )
@@ -218,7 +221,7 @@ class RoomLog:
             if reply[1].decode() == self._fresh:
                 self._fresh = secrets.token_hex(6)
             return Appended(reply[1].decode(), reply[2], reply[3], reply[4].decode())
-        refusal = _REFUSALS.get(reply[0])
+        refusal = append.full if reply[0] == b"full" else _REFUSALS.get(reply[0])
         if refusal is None:
             raise unknown_room(room)
         raise type(refusal)(refusal.message, retry_after_ms=refusal.retry_after_ms)

@@ -129,8 +129,7 @@ class SoloExecs:
         `refused` says why it cannot run: then that is its end.
         """
         if self._live.get(sandbox.id, 0) >= self._config.max_running:
-            message = f"{self._config.max_running} commands run in this sandbox; wait for one."
-            raise LimitReached(message)
+            return await self._earlier(by, request)
         exec_id = f"{MARK}{sandbox.id}.{secrets.token_hex(8)}"
         started = {"type": "exec.started", "exec": exec_id}
         started |= {} if request.key is None else {"key": request.key}
@@ -225,16 +224,19 @@ class SoloExecs:
         """The exec that a key began: this one, or the one of an earlier request."""
         if request.key is None:
             return exec_id
-        print_ = hashlib.sha256(JSON.encode(content_of(request))).hexdigest()[:32]
-        key = f"duet:solo:key:{by.id}:{request.key}"
-        value = f"{print_} {exec_id}"
-        found = await self._store.call("SET", key, value, "NX", "GET", "EX", _KEY_S)
-        if found is None:
-            return exec_id
-        old_print, first = found.decode().split(" ", 1)
-        if old_print != print_:
-            raise KeyConflict("This key was used before with other content; use a new key.")
-        return str(first)
+        value = f"{_print(request)} {exec_id}"
+        name = _key_name(by, request)
+        found = await self._store.call("SET", name, value, "NX", "GET", "EX", _KEY_S)
+        return exec_id if found is None else _answer(found, request)
+
+    async def _earlier(self, by: Participant, request: Exec) -> str:
+        """The exec that a key began, where no further one may. Raises LimitReached."""
+        if request.key is not None:
+            found = await self._store.call("GET", _key_name(by, request))
+            if found is not None:
+                return _answer(found, request)
+        message = f"{self._config.max_running} commands run in this sandbox; wait for one."
+        raise LimitReached(message)
 
     async def _live_and_end(
         self,
@@ -278,3 +280,19 @@ class SoloExecs:
 
 def _space(exec_id: str) -> str:
     return exec_id.rpartition(".")[0]
+
+
+def _key_name(by: Participant, request: Exec) -> str:
+    return f"duet:solo:key:{by.id}:{request.key}"
+
+
+def _print(request: Exec) -> str:
+    return hashlib.sha256(JSON.encode(content_of(request))).hexdigest()[:32]
+
+
+def _answer(found: bytes, request: Exec) -> str:
+    """The exec that a used key began. Raises KeyConflict where it was for something else."""
+    print_, first = found.decode().split(" ", 1)
+    if print_ != _print(request):
+        raise KeyConflict("This key was used before with other content; use a new key.")
+    return first

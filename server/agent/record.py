@@ -6,6 +6,7 @@ An append is sent again with the same key until the log has taken it or its room
 import asyncio
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 from protocol.errors import KeyConflict, Unavailable, UnknownRoom, UnknownTurn
@@ -33,7 +34,7 @@ class Record:
         """That a turn is asked for. The answer is the first one's, where the key was used."""
         body = _body("agent.queued", turn, turn.by, question=turn.question, replyTo=turn.reply_to)
         facts = {"server": self._server, "by": author(turn.by), "replyTo": turn.reply_to}
-        return Append(
+        question = Append(
             body if key is None else {**body, "key": key},
             content={"type": "ask", "text": turn.question},
             key=key,
@@ -41,8 +42,8 @@ class Record:
             op="ask",
             subject=turn.id,
             value=json.dumps(facts),
-            **({} if once is None else {"server_key": once}),
         )
+        return question if once is None else replace(question, server_key=once)
 
     async def ask(self, room: str, question: Append) -> Appended:
         """Store a question. Raises Unavailable where it is not known whether it is stored."""

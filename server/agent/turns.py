@@ -6,7 +6,7 @@ import asyncio
 import re
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from protocol import commands
 from protocol.errors import Conflict, DuetError, LimitReached, Unavailable, UnknownRoom, UnknownTurn
@@ -106,25 +106,35 @@ class Agent:
         if self._closing:
             raise Unavailable("The server is stopping.", retry_after_ms=1000)
         room = await self._hub.open(room_id)
-        line = self._lines.get(room_id)
-        if (0 if line is None else len(line.waiting)) >= WAITING_MAX:
-            raise LimitReached(f"{WAITING_MAX} questions wait here already; wait for an answer.")
+        full = self._full(room_id)
+        if full is not None and key is None and reply_to is None:
+            raise full
         turn = Turn(room_id, by, text, reply_to, self._floor.say, tasks=self._tasks)
         stored = asyncio.Event()
         self._storing.setdefault(room_id, set()).add(stored)
         try:
-            return await self._store(turn, room, key)
+            return await self._store(turn, room, key, full)
         finally:
             stored.set()
             self._storing[room_id].discard(stored)
             if not self._storing[room_id]:
                 del self._storing[room_id]
 
-    async def _store(self, turn: Turn, room: Room, key: str | None) -> str:
+    def _full(self, room_id: str) -> LimitReached | None:
+        """Why no further question may wait. What was asked before is answered even so."""
+        line = self._lines.get(room_id)
+        if (0 if line is None else len(line.waiting)) < WAITING_MAX:
+            return None
+        return LimitReached(f"{WAITING_MAX} questions wait here already; wait for an answer.")
+
+    async def _store(
+        self, turn: Turn, room: Room, key: str | None, full: LimitReached | None
+    ) -> str:
         """Store that it was asked, and line it up; the id of the first with this key."""
         self._turns[turn.id] = room.turns[turn.id] = turn
         mention = turn.reply_to is not None and key is None
         question = self._record.question(turn, key, f"ask:{turn.reply_to}" if mention else None)
+        question = replace(question, full=full)
         try:
             stored = await self._record.ask(turn.room, question)
         except BaseException as error:

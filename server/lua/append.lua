@@ -1,7 +1,8 @@
 -- Append one event to a room's log, atomically with all that follows from it.
 -- KEYS: meta, log, key, running, ids, now, turns, said
 -- ARGV: run, durable, fresh epoch, expected epoch or '', body, fingerprint, answer,
---       key's life in ms, history length, channel, op, subject, value, message that this one answers
+--       key's life in ms, history length, channel, op, subject, value, message that this one answers,
+--       '1' where only what the key began may be answered
 -- Answers {code} when refused, else {'ok', epoch, offset, ts, answer}.
 local meta, log, key, running, ids, now, turns, said = unpack(KEYS)
 local body, fingerprint, answer = ARGV[5], ARGV[6], ARGV[7]
@@ -22,6 +23,7 @@ if first[1] and first[2] == epoch then
   if first[1] ~= fingerprint then return {'key_conflict'} end
   return {'ok', first[2], tonumber(first[3]), tonumber(first[4]), first[5]}
 end
+if ARGV[15] ~= '' then return {'full'} end
 
 -- What an event is about must be there before it is stored.
 if ARGV[14] ~= '' and redis.call('HEXISTS', ids, ARGV[14]) == 0 then return {'unknown_message'} end

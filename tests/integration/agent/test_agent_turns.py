@@ -424,6 +424,31 @@ async def test_too_many_waiting_questions_are_refused(house, monkeypatch):
         )
 
 
+async def test_a_key_that_was_answered_is_answered_though_too_many_wait(house, monkeypatch):
+    monkeypatch.setattr(turns, "WAITING_MAX", 1)
+    opened = await house(["x", asyncio.Event()])
+    async with two(opened) as (room, alice, _bob):
+        first = await ask(alice, room, "A?", key="a")
+        await started(alice, first)
+        said = {"room": room, "text": "@duet B?", "key": "b"}
+        await alice.ok("say", **said)
+        waiting = (await alice.until(lambda f: f.get("question") == "@duet B?"))["turn"]
+        assert await ask(alice, room, "A?", key="a") == first
+        other = await alice.refused("ask", room=room, text="Other?", key="a")
+        assert other["code"] == "key_conflict"
+        for fields in ({}, {"key": "c"}):
+            refused = await alice.refused("ask", room=room, text="C?", **fields)
+            assert refused["code"] == "limit"
+        await alice.ok("say", **said)  # said and asked once, and no error about it
+        await alice.settle()
+        assert [f["turn"] for f in alice.of("agent.queued")] == [first, waiting]
+        assert [f for f in alice.of("error") if "ref" not in f] == []
+        # A failure is not remembered: once there is room, the key asks.
+        await alice.ok("agent.stop", room=room, turn=waiting)
+        await finished(alice, waiting)
+        assert await ask(alice, room, "C?", key="c") not in (first, waiting)
+
+
 # Failures
 
 
