@@ -182,6 +182,9 @@ async def test_a_question_that_nobody_answers_runs_out(hasty, arrive):
     await ben.at("deny-note").fill("we still")
     for one in (ada, ben):
         await expect(one.at("approval")).to_have_count(0)
+    await expect(turn(ben)).to_be_focused()  # the keyboard goes on where the card was
+    await expect(ada.input).to_be_focused()
+    for one in (ada, ben):
         await expect(one.at("denied")).to_contain_text("rm -rf build")
         await expect(one.at("denied")).to_contain_text("No answer in time.")
         await expect(one.at("exec")).to_have_count(0)

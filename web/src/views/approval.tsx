@@ -16,7 +16,9 @@ interface Props {
 export function Approval({ wanted, turn, session }: Props) {
   const [sent, setSent] = useState(false);
   const [denying, setDenying] = useState(false);
+  const card = useRef<HTMLDivElement>(null);
   const deny = useRef<HTMLButtonElement>(null);
+  useLayoutEffect(() => () => focusTurn(card.current), []);
   const decide = (decision: "allow" | "deny" | "always", note?: string): void => {
     setSent(true);
     session.decide(turn.id, wanted.call, decision, note).catch((error: unknown) => {
@@ -29,7 +31,7 @@ export function Approval({ wanted, turn, session }: Props) {
     requestAnimationFrame(() => deny.current?.focus());
   };
   return (
-    <div class="approve" role="group" aria-label="A command that needs an answer" data-testid="approval" data-call={wanted.call}>
+    <div ref={card} class="approve" role="group" aria-label="A command that needs an answer" data-testid="approval" data-call={wanted.call}>
       <p class="asks">
         <b>{session.agentName} wants to run</b> <span class="soft">· needs an answer from a member</span>
       </p>
@@ -54,6 +56,11 @@ export function Approval({ wanted, turn, session }: Props) {
       )}
     </div>
   );
+}
+
+/** The card goes, whoever decided: who was in it by keyboard goes on from its turn. */
+function focusTurn(card: HTMLElement | null): void {
+  if (card?.contains(document.activeElement)) card.closest<HTMLElement>(".turn")?.focus({ preventScroll: true });
 }
 
 /** What runs is what is read: characters that hide are named. */
