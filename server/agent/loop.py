@@ -110,7 +110,7 @@ class Loop:
         self._parser = TagParser()
         self._tagged = []
         said = _Said(turn)
-        cleaned = Clean()
+        cleaned = Clean(keep_nul=True)
         got = 0
         stream = self._models.ask(dialogue, min(self._models.answer_tokens, left))
         async with aclosing(stream) as events:
@@ -126,7 +126,8 @@ class Loop:
         raise ModelError("The model's answer broke off.")
 
     def _shown(self, delta: str) -> str:
-        return self._parser.feed(delta) if self._models.way == "tags" else delta
+        text = self._parser.feed(delta) if self._models.way == "tags" else delta
+        return text.replace("\0", "")
 
     def _spent(self, answer: Answer) -> Answer:
         usage = self._turn.usage

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from server.agent.context import Spoken, tokens
+from server.agent.speech import paired
 from server.errors import StartupError
 
 if TYPE_CHECKING:
@@ -219,18 +220,29 @@ def _text(event: Any, m: Any) -> str:
 
 
 def _sendable(response: "m.ModelResponse", m: Any) -> "m.ModelResponse":
-    """An answer that can go back: a provider refuses empty ones and calls that are not JSON."""
+    """An answer that can go back: a provider refuses empty ones and calls that are not JSON.
+
+    Nor can halves of surrogate pairs be encoded, which models say when they split a character.
+    """
     for part in response.parts:
-        if isinstance(part, m.ToolCallPart) and isinstance(part.args, str):
-            try:
-                fine = isinstance(json.loads(part.args or "{}"), dict)
-            except ValueError:
-                fine = False
-            if not fine:
-                part.args = {"malformed": part.args[:500]}
+        if isinstance(part, m.ToolCallPart):
+            part.args = _sendable_args(part.args)
+        elif isinstance(part, m.TextPart | m.ThinkingPart):
+            part.content = paired(part.content)
     if not response.parts:
         response.parts = [m.TextPart("(nothing)")]
     return response
+
+
+def _sendable_args(args: "str | dict[str, Any] | None") -> dict[str, Any]:
+    try:
+        found = json.loads(args or "{}") if not isinstance(args, dict) else args
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        found = {"malformed": str(args)[:500]}
+    cleaned: dict[str, Any] = json.loads(paired(json.dumps(found, ensure_ascii=False)))
+    return cleaned
 
 
 def _called(part: "m.ToolCallPart") -> Called:

@@ -16,23 +16,32 @@ _LAST = "\udfff"
 
 
 class Clean:
-    """Joins surrogate pairs that were split across deltas; drops NUL and what cannot be encoded."""
+    """Joins surrogate pairs that were split across deltas, and replaces what cannot be encoded.
 
-    def __init__(self) -> None:
+    NUL is dropped unless it is to be kept: in a command it must be seen, to be refused.
+    """
+
+    def __init__(self, *, keep_nul: bool = False) -> None:
+        self._keep_nul = keep_nul
         self._half = ""
 
     def feed(self, delta: str) -> str:
         text, self._half = self._half + delta, ""
         if text and _HIGH <= text[-1] < _LOW:
             text, self._half = text[:-1], text[-1]
-        return clean(text)
+        return paired(text) if self._keep_nul else clean(text)
 
 
 def clean(text: str) -> str:
     """The text as everyone can be sent it."""
+    return paired(text).replace("\0", "")
+
+
+def paired(text: str) -> str:
+    """The text as it can be encoded: pairs joined, halves of them replaced."""
     if any(_HIGH <= char <= _LAST for char in text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text.replace("\0", "")
+    return text
 
 
 class Speech:

@@ -17,7 +17,7 @@ _INDENT_MAX = 3
 class Wanted:
     """What stood between the tags. `problem` says why it does not run, where it does not.
 
-    `at` is its place: the characters shown before it.
+    `at` is its place: the characters shown before it. NUL does not count, nobody is shown one.
     """
 
     command: str
@@ -81,7 +81,7 @@ class TagParser:
             self._body.append(char)
             return
         self._code.see(char)
-        self._shown += 1
+        self._shown += char != "\0"
         shown.append(char)
 
     def _opened(self) -> None:

@@ -21,7 +21,6 @@ from server.agent.approval import Approval, verdict
 from server.agent.context import note, result_text
 from server.agent.models import Returned
 from server.agent.small import small_result
-from server.agent.speech import clean
 from server.agent.turn import Call, Decision, End, Turn, TurnOver, shown_error, shown_output
 from server.run import Run
 
@@ -276,7 +275,7 @@ def _command(room: str, want: Want) -> commands.Exec | str:
     if want.problem is not None:
         return want.problem
     try:
-        return commands.Exec(room=room, command=clean(want.command))
+        return commands.Exec(room=room, command=want.command)
     except ValidationError as error:
         return "; ".join(str(item["msg"]) for item in error.errors())
 

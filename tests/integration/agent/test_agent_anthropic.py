@@ -80,6 +80,20 @@ async def test_two_calls_in_one_answer_each_get_their_result(tmp_path):
     assert roles == ["user", "assistant", "user"]
 
 
+async def test_halves_of_characters_do_not_end_the_turn(tmp_path):
+    answers = [["\ud83c", "\udf89", Tool("x \ud83c")], ["It was refused."]]
+    async with provider(*answers, kind=Anthropic) as made:
+        with serving(tmp_path / "data", made, **MODEL) as server:
+            async with two(server) as (room, alice, _bob):
+                end = await finished(alice, await ask(alice, room))
+                assert end["status"] == "done", end
+                assert alice.of("message")[0]["text"] == "\U0001f389\n\nIt was refused."
+                assert alice.of("exec.started") == []
+    said, called = made.requests[1][1]["messages"][1]["content"]
+    assert (said["text"], called["input"]) == ("\U0001f389", {"command": "x \ufffd"})
+    assert "surrogates" in str(made.requests[1][1]["messages"][2])
+
+
 async def test_a_denial_is_the_result_of_its_call(tmp_path):
     answers = [["I try.", Tool("rm -rf /")], ["I leave it."]]
     async with provider(*answers, kind=Anthropic) as made:

@@ -65,6 +65,21 @@ async def test_rate_limits_are_tried_again_and_a_refused_key_is_said(tmp_path):
         assert len(made.requests) == 4
 
 
+async def test_halves_of_characters_do_not_end_the_turn(tmp_path):
+    """A model may split a pair across deltas, or send half of one; its words go back to it."""
+    answers = [["It is \ud83c", "\udf89 or \ud83c. <run>x</run>"], ["Off."]]
+    env = {"DUET_AGENT_APPROVAL": "off", "DUET_DOCKER_HOST": "unix:///nowhere.sock"}
+    async with provider(*answers) as made:
+        with serving(tmp_path / "data", made, **env) as server:
+            async with two(server) as (room, alice, _bob):
+                end = await finished(alice, await ask(alice, room))
+                assert end["status"] == "done", end
+                text = "It is \U0001f389 or \ufffd. \n\nOff."
+                assert alice.of("message")[0]["text"] == text
+        said = made.requests[1][1]["messages"][-2]
+        assert said["content"] == "It is \U0001f389 or \ufffd. <run>x</run>"
+
+
 @pytest.mark.parametrize("cut", [Provider.BREAK, Provider.EOF], ids=["reset", "eof"])
 async def test_a_stream_that_breaks_off_keeps_its_words(tmp_path, cut):
     async with provider(["It is ", cut], ["Four."]) as made:

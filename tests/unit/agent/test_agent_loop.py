@@ -349,12 +349,21 @@ async def test_a_command_of_an_answer_that_broke_off_does_not_run():
         call(args='["ls"]'),
         call("ls", tool="shell"),
         call("x" * 33_000),
+        call("rm a\0b"),
+        call(args='{"command": "rm \\ud83d"}'),
     ],
 )
 async def test_a_malformed_call_is_told_and_the_model_may_do_better(wanted):
     played = await play([wanted], [call("ls")], ["ok"], way="native")
     assert (played.end.status, played.floor.ran) == ("done", ["ls"])
     assert "not run: " in played.script.told(1)
+
+
+async def test_a_tagged_command_with_a_nul_is_refused_and_its_words_are_shown_without():
+    played = await play(["a\0b <run>rm a\0b</run>", "\0<run>ls</run>"], ["ok"])
+    assert (played.text, played.floor.ran) == ("ab \n\nok", ["ls"])
+    assert played.floor.places == [3]
+    assert "NUL" in played.script.told()
 
 
 async def test_malformed_calls_without_end_end_the_turn():

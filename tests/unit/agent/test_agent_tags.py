@@ -79,8 +79,8 @@ def test_text_is_delayed_only_for_a_possible_tag(text):
 def test_a_tag_between_words_runs_byte_for_byte(command, before, after):
     shown, wanted = parse(f"{before}<run>{command}</run>{after}")
     assert shown == before + after
-    stripped = command.strip()
-    assert wanted == [Wanted(stripped, None if stripped else EMPTY, len(before))]
+    stripped, at = command.strip(), len(before.replace("\0", ""))
+    assert wanted == [Wanted(stripped, None if stripped else EMPTY, at)]
 
 
 def test_several_in_one_answer_run_in_order():
