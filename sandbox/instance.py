@@ -5,13 +5,11 @@ The manager owns the instances and knows ids; what a container looks like is `co
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from sandbox import containers
-from sandbox.engine import Engine
 from sandbox.errors import (
     EngineError,
     LinkBroken,
@@ -22,9 +20,9 @@ from sandbox.health import Fate, engine_lost, until_silent, what_became
 from sandbox.link import Link
 from sandbox.place import Place
 from sandbox.process import OutputSink, Process, end_all
-from sandbox.provision import Provider
 from sandbox.roster import Child, Roster
-from sandbox.spec import ExecSpec, SandboxRecord, SandboxSpec
+from sandbox.shared import Shared
+from sandbox.spec import ExecSpec, SandboxSpec
 from sandbox.startup import is_needed, judge, startup
 from sandbox.survivors import Survivor
 from sandbox.throttle import Throttle
@@ -35,19 +33,6 @@ HUNG_S: Final = 4.0  # an engine that is silent for so long does not start anyth
 STOP_GRACE_S: Final = 1  # the runner's own TERM-then-exit takes half of it
 # How long after a kill the link may stay open; it closes within milliseconds.
 KILLED_S: Final = 1.0
-
-
-@dataclass(slots=True)
-class Shared:
-    """What the instances of one manager have in common."""
-
-    engine: Engine
-    provider: Provider
-    owner: str
-    clock: Callable[[], float]
-    spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
-    changed: Callable[[SandboxRecord], None]
-    admit: Callable[["Instance"], None]  # raises SandboxLimit
 
 
 class Instance(Place):
@@ -86,6 +71,7 @@ class Instance(Place):
         async with self._lock:
             if self.destroyed or self._link is not None:  # while it waited for its turn
                 return
+            await self._hurry(container)
             try:
                 link, found = await self._roster.meet(self._engine, container)
             except LinkBroken as error:
@@ -214,6 +200,7 @@ class Instance(Place):
 
         Raises EngineUnavailable, EngineError; nothing is removed then.
         """
+        await self._hurry(container)
         await self._engine.stop(container, grace_s)
         found = await self._engine.inspect(container)
         if found is not None and found["State"].get("Running"):
@@ -251,8 +238,18 @@ class Instance(Place):
             self._settle(fate, self._unlink())
 
     async def _kill_quietly(self, container: str) -> None:
+        await self._hurry(container)
         with suppress(SandboxError):
             await self._engine.kill(container)
+
+    async def _hurry(self, container: str) -> None:
+        """More CPU for what must not take long, until it has ended or its limits are set anew."""
+        if self._throttle is not None:
+            self._throttle.close()
+        with suppress(SandboxError):  # then it takes its time
+            cpus = (await self._engine.info()).cpus
+            limits = containers.limits(self.spec, cpus, starting=True)
+            await self._engine.update(container, limits)
 
     def on_closed(self) -> None:
         """The link is gone; what that means is for the engine to say, unless we stop it."""
@@ -303,6 +300,7 @@ class Instance(Place):
 
     async def _resume(self, container: str, processes: list[Process]) -> bool:
         """Meet a runner again whose link was cut while it ran on."""
+        await self._hurry(container)
         try:
             link, found = await self._roster.meet(self._engine, container)
         except SandboxError as error:
@@ -385,6 +383,7 @@ class Instance(Place):
             self.move("stopping")
             try:
                 container = self.container or self.name
+                await self._hurry(container)
                 await self._engine.remove_with_volumes(container, containers.OWNER_LABEL)
                 if self.spec.profile == "strict":  # a volume outlives a container removed by others
                     await self._engine.remove_volume(self.name)

@@ -24,7 +24,7 @@ from sandbox.errors import (
     SandboxUnavailable,
     UnknownSandbox,
 )
-from sandbox.instance import Instance, Shared
+from sandbox.instance import Instance
 from sandbox.pool import EVERY_IMAGE, Kind, Pool
 from sandbox.process import OutputSink, Process
 from sandbox.provision import Provider
@@ -33,6 +33,7 @@ from sandbox.records import Records
 from sandbox.registry import Registry
 from sandbox.roster import Child
 from sandbox.saved import SavedLimits
+from sandbox.shared import Shared
 from sandbox.spec import ExecSpec, SandboxRecord, SandboxSpec, SavedWorkspace, sandbox_id
 from sandbox.upkeep import Upkeep
 from sandbox.watch import DiskWatch

@@ -68,6 +68,8 @@ class Provider:
         if found["State"].get("Status") in ("dead", "removing"):
             await self._gone(found["Id"])
             return False
+        # First: one in debt for CPU would take minutes to die.
+        await self._engine.update(found["Id"], containers.limits(spec, cpus, starting=True))
         if found["State"].get("Running"):
             await self._engine.kill(found["Id"])
         wanted = containers.create_config(self._owner, spec, cpus)["HostConfig"]
@@ -75,7 +77,6 @@ class Provider:
         if spec.profile == "strict" and found["HostConfig"].get("Tmpfs") != wanted["Tmpfs"]:
             await self._engine.remove(found["Id"])
             return False
-        await self._engine.update(found["Id"], containers.limits(spec, cpus, starting=True))
         return True
 
     async def _gone(self, container: str) -> None:

@@ -10,8 +10,9 @@ from typing import Final
 
 from sandbox.disk import Usage
 from sandbox.errors import SandboxLimit
-from sandbox.instance import Instance, Shared
+from sandbox.instance import Instance
 from sandbox.records import Kept, Records
+from sandbox.shared import Shared
 from sandbox.spec import SandboxRecord, SandboxSpec, SavedWorkspace
 
 log = logging.getLogger(__name__)

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 # How long commands that outlived their server wait for the later one to ask for them.
 CLAIM_S: Final = 60.0
+RAISE_AFTER_S: Final = 0.5  # an answer that takes longer waits for CPU
 ANSWER_S: Final = 5.0  # a runner on a sixteenth of a CPU that others use up
 
 
@@ -224,11 +225,14 @@ class Roster:
         future = self._asked[number] = asyncio.get_running_loop().create_future()
         self.send({**fields, "i": number})
         try:
-            done, _ = await asyncio.wait({future}, timeout=ANSWER_S)
+            done, _ = await asyncio.wait({future}, timeout=RAISE_AFTER_S)
+            if not done:
+                self.raise_cpu()
+                done, _ = await asyncio.wait({future}, timeout=ANSWER_S)
         finally:
             del self._asked[number]
         if not done or future.cancelled():
-            raise SandboxUnavailable("The sandbox did not answer. Try again.")
+            raise SandboxUnavailable("The sandbox did not answer. Try again, or stop it.")
         answer: Mapping[str, Any] = future.result()
         return answer
 

@@ -8,7 +8,7 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -88,17 +88,16 @@ def find(program: str, path: str) -> str:
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
 
 
-def tags() -> list[tuple[int, int]]:
+def tags() -> Iterator[tuple[int, int]]:
     """(pid, tag) of every living process but PID 1; a zombie has no memory and so no tag."""
-    found = []
     for name in os.listdir("/proc"):
         if name.isdigit() and name != "1":
             try:
                 with open(f"/proc/{name}/coredump_filter", "rb") as file:
-                    found.append((int(name), int(file.read() or b"0", 16)))
+                    found = int(name), int(file.read() or b"0", 16)
             except (OSError, ValueError):
                 continue
-    return found
+            yield found
 
 
 def tagged(slot: int) -> set[int]:
@@ -111,7 +110,7 @@ def terminate_tree(leader: int, slot: int) -> None:
     """
     send_signal(os.killpg, leader, signal.SIGTERM)
     for pid in tagged(slot):
-        if not in_group(pid, leader):
+        if group_of(pid) != leader:
             send_signal(os.kill, pid, signal.SIGTERM)
             send_signal(os.kill, pid, signal.SIGCONT)
     send_signal(os.killpg, leader, signal.SIGCONT)
@@ -131,15 +130,28 @@ def describe(pid: int) -> dict[str, Any]:
 
 
 def kill_tree(slot: int) -> int:
-    """Stop until a scan finds nothing new, so that nothing forks away, then kill. How many."""
+    """Stop until a scan finds nothing new, so that nothing forks away, then kill. How many.
+
+    By groups first: all of one have the same tag, and a thousand that fork leave no CPU, or no
+    memory, to find them one by one.
+    """
     known: set[int] = set()
+    groups: set[int] = set()
     for _ in range(SCANS):
-        new = tagged(slot) - known
-        if not new:
-            break
-        for pid in new:
+        before = len(known)
+        for pid, tag in tags():
+            if tag != slot or pid in known:
+                continue
+            known.add(pid)
             send_signal(os.kill, pid, signal.SIGSTOP)
-        known |= new
+            group = group_of(pid)
+            if group not in groups and group > 1:
+                groups.add(group)
+                send_signal(os.killpg, group, signal.SIGSTOP)
+        if len(known) == before:
+            break
+    for group in groups:
+        send_signal(os.killpg, group, signal.SIGKILL)
     for pid in known:
         send_signal(os.kill, pid, signal.SIGKILL)
     return len(known)
@@ -150,11 +162,12 @@ def send_signal(how: Callable[[int, int], None], pid: int, number: int) -> None:
         how(pid, number)
 
 
-def in_group(pid: int, group: int) -> bool:
+def group_of(pid: int) -> int:
+    """0 for one that is gone."""
     try:
-        return os.getpgid(pid) == group
+        return os.getpgid(pid)
     except OSError:
-        return False
+        return 0
 
 
 def spawn_message(error: OSError | ValueError) -> str:

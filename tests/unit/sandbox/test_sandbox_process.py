@@ -249,3 +249,13 @@ async def test_what_the_runner_does_not_know_is_launched_once_and_never_twice(ho
     process.resumed(known=False)
     assert [m["t"] for m in host.sent].count("run") == 2
     assert (await process.wait()).reason == "sandbox_terminated"
+
+
+async def test_what_is_not_begun_in_time_gets_cpu_and_is_then_withdrawn(host, monkeypatch):
+    monkeypatch.setattr("sandbox.process.SPAWN_RAISE_S", (0.0, 0.01))
+    monkeypatch.setattr("sandbox.process.SPAWN_S", 0.03)
+    result = await asyncio.wait_for(make(host).wait(), 5)
+    assert (result.reason, result.retryable) == ("sandbox_unavailable", True)
+    assert "too busy" in result.message
+    assert host.raised == 2
+    assert [message["t"] for message in host.sent] == ["run", "cancel"]
