@@ -12,6 +12,8 @@ from typing import Any, Literal
 CHARS_PER_TOKEN = 3
 """A low guess for English and code: the budget is then rather kept than broken."""
 _ENTRY_CHARS = 6_000
+_COMMAND_CHARS = 2_000
+"""Of a command: one of 32 KiB would leave no room for anything else."""
 _TAIL_CHARS = 1_500
 """Of a command's stream: what tells how it ended stands at its end."""
 
@@ -96,13 +98,13 @@ def _spoken(events: Sequence[Event], question: Question, nonce: str) -> Iterable
             yield from _message(event, who, question, nonce)
         elif kind == "agent.queued":
             if event["turn"] != question.turn and event.get("replyTo") not in messages:
-                yield Spoken("room", _entry(nonce, "question", who, event["question"]))
+                yield Spoken("room", _entry(nonce, "question", who, cut(event["question"])))
         elif kind == "exec.started":
-            yield Spoken("room", _entry(nonce, "command started", who, event["command"]))
+            yield Spoken("room", _entry(nonce, "command started", who, _short(event["command"])))
         elif kind == "exec.exited":
             yield Spoken("room", _result(event, who, commands.get(event["exec"]), nonce))
         elif kind == "agent.decided":
-            told = f"{event['decision']}: {wanted.get(event['call'], 'a command')}"
+            told = f"{event['decision']}: {_short(wanted.get(event['call'], 'a command'))}"
             told = f"{told}\n{event.get('note') or ''}".strip()
             yield Spoken("room", _entry(nonce, "decision", who, told))
         elif kind == "agent.finished" and event["status"] != "done":
@@ -121,7 +123,8 @@ def _message(event: Event, who: str, question: Question, nonce: str) -> Iterable
 
 
 def _result(event: Event, who: str, command: str | None, nonce: str) -> str:
-    lines = [f"command: {command if command is not None else 'started earlier'}", _ended(event)]
+    ran = "started earlier" if command is None else _short(command)
+    lines = [f"command: {ran}", _ended(event)]
     lines += [
         f"{stream}:\n{cut(event[stream], 0, _TAIL_CHARS)}"
         for stream in ("stdout", "stderr")
@@ -146,6 +149,10 @@ def note(nonce: str, text: str) -> str:
     return f"[{nonce} note: {text}]"
 
 
+def _short(command: str) -> str:
+    return cut(command, _COMMAND_CHARS // 2, _COMMAND_CHARS // 2)
+
+
 def cut(text: str, head: int = _ENTRY_CHARS // 2, tail: int = _ENTRY_CHARS // 2) -> str:
     """The text, or its head and tail and how much is left out between."""
     if len(text) <= head + tail:
@@ -159,7 +166,7 @@ def result_text(
     command: str, fields: Mapping[str, Any], texts: Mapping[str, str], *, nonce: str
 ) -> str:
     """A finished command for the model that wanted it: reason, exit code, head and tail."""
-    lines = [f"command: {command}"]
+    lines = [f"command: {_short(command)}"]
     lines.append("ok" if fields["ok"] else f"{fields['reason']}: {fields['message']}")
     for name, label in (("exitCode", "exit code"), ("signal", "signal")):
         if name in fields:

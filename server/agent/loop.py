@@ -24,6 +24,8 @@ TRIES = 4
 BACKOFF_S = 1.0
 BACKOFF_MAX_S = 30.0
 _CHECK_CHARS = 256
+_APART = "\n\n"
+"""Between the words of two answers."""
 
 
 class Loop:
@@ -45,6 +47,8 @@ class Loop:
         self._wanted = Wanted(turn, floor, limits, patterns, clock=self._clock, small=models.small)
         self._parser = TagParser()
         self._tagged: list[tuple[Tagged, int]] = []
+        self._short = False
+        """The present answer may be no longer than the turn's tokens that are left."""
 
     async def run(self, dialogue: Dialogue) -> End:
         """Until the model is done. Raises TurnOver."""
@@ -57,8 +61,8 @@ class Loop:
             answer, spoke = await self._answer(dialogue)
             said = said or spoke
             wants = self._wants(answer)
-            if self._turn.usage.tokens > self._limits.tokens:
-                over = self._too_many_tokens()
+            over = self._at_its_length(answer)
+            if over is not None:
                 await self._wanted.refuse(wants, over)
                 raise over
             if wants:
@@ -112,6 +116,7 @@ class Loop:
         said = _Said(turn)
         cleaned = Clean(keep_nul=True)
         got = 0
+        self._short = left < self._models.answer_tokens
         stream = self._models.ask(dialogue, min(self._models.answer_tokens, left))
         async with aclosing(stream) as events:
             async for event in events:
@@ -135,9 +140,15 @@ class Loop:
         usage.output_tokens += answer.output_tokens
         if answer.refused:
             raise _failed("The model's provider filtered the answer.")
-        if answer.cut:
-            raise TurnOver(End("limit", "The model's answer was cut at its longest length."))
         return answer
+
+    def _at_its_length(self, answer: Answer) -> TurnOver | None:
+        """The limit that an answer has reached, of the turn's tokens or its own."""
+        if self._turn.usage.tokens > self._limits.tokens or (answer.cut and self._short):
+            return self._too_many_tokens()
+        if answer.cut:
+            return TurnOver(End("limit", "The model's answer was cut at its longest length."))
+        return None
 
     def _too_many_tokens(self) -> TurnOver:
         return at_limit(f"its {self._limits.tokens} tokens", "TOKENS")
@@ -176,12 +187,13 @@ class _Said:
             text = stripped
         if not text:
             return
-        if self._apart:
+        apart = _APART if self._apart else ""
+        room = max(0, names.TEXT_CHARS - self._speech.size - len(apart))
+        if apart and room:
             self._apart = False
-            self._speech.add("\n\n")
+            self._speech.add(apart)
             self._start = self._speech.size
         self.spoke = self.spoke or not text.isspace()
-        room = max(0, names.TEXT_CHARS - self._speech.size)
         self._speech.add(text[:room])
         if len(text) > room:
             message = f"The answer reached the {names.TEXT_CHARS} characters of a message."

@@ -132,12 +132,14 @@ class Played:
         self.text = text
 
 
-async def play(*answers, way="tags", floor=None, limits=LIMITS, patterns=(), question="?"):
-    """Run one turn of a scripted model to its end."""
+async def play(
+    *answers, way="tags", floor=None, limits=LIMITS, patterns=(), question="?", models=None
+):
+    """Run one turn of a scripted model, or of `models`, to its end."""
     floor = floor or Floor()
     script = Script(*answers)
     turn = Turn("room", ALICE, question, None, floor.say, tasks=Tasks())
-    models = Models(FunctionModel(stream_function=script), way=way, whole="nothing")
+    models = models or Models(FunctionModel(stream_function=script), way=way, whole="nothing")
     dialogue = Dialogue.begin("rules", [Spoken("room", question)], native=way == "native")
     try:
         end = await Loop(turn, floor, models, limits, compiled(patterns)).run(dialogue)

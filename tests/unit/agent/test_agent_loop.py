@@ -7,6 +7,7 @@ import pytest
 from pydantic_ai import exceptions as x
 
 from protocol.errors import LimitReached, Unavailable
+from server.agent.models import Answer, Text
 from tests.unit.agent.floor import LIMITS, OK, Floor, call, play
 
 FAILED = {"ok": False, "reason": "command_failed", "message": "It exited with 3.", "exitCode": 3}
@@ -217,6 +218,48 @@ async def test_an_answer_is_no_longer_than_a_message():
     assert len(played.text) == 16_384
 
 
+async def test_what_is_set_apart_counts_for_the_length_of_a_message():
+    for more in range(4):
+        words = "".join(f"{n:04d}" for n in range(9_999))[: 16_384 - more]
+        played = await play([words, "<run>ls</run>"], ["abc"], limits=replace(LIMITS, tokens=10**6))
+        assert len(played.text) <= 16_384, more
+        assert played.end.status == "limit"
+        assert "16384 characters" in played.end.message
+
+
+class Cut:
+    """A model whose answers end as told, whatever they were allowed."""
+
+    way, small, answer_tokens = "tags", False, 1_000
+
+    def __init__(self, **ended):
+        self.ended = ended
+        self.allowed = []
+
+    async def ask(self, _dialogue, max_tokens):
+        self.allowed.append(max_tokens)
+        yield Text("It is <run>ls</run>")
+        yield Answer([], 10, 20, **self.ended)
+
+
+@pytest.mark.parametrize(
+    ("limit", "allowed", "words"), [(10_000, 1_000, "longest length"), (500, None, "MAX_TOKENS")]
+)
+async def test_an_answer_that_was_cut_says_by_which_limit(limit, allowed, words):
+    models = Cut(cut=True)
+    played = await play(models=models, limits=replace(LIMITS, tokens=limit))
+    assert (played.end.status, played.text, played.floor.ran) == ("limit", "It is ", [])
+    assert words in played.end.message
+    assert played.floor.refusals == [("ls", played.end.message)]
+    assert allowed in (None, models.allowed[0])
+
+
+async def test_an_answer_that_its_provider_filtered_is_said():
+    played = await play(models=Cut(refused=True))
+    assert (played.end.status, played.text, played.floor.ran) == ("failed", "It is ", [])
+    assert "filtered" in played.end.message
+
+
 # Approval
 
 
@@ -297,7 +340,7 @@ async def test_what_may_pass_is_tried_again_and_seen(error, words):
 async def test_it_gives_up_after_some_tries():
     played = await play(*[[x.ModelRateLimitError("m", "no")]] * 4)
     assert played.end.status == "failed"
-    assert len(played.floor.retries) == 3
+    assert [wait_s for _, _, wait_s in played.floor.retries] == [0.001, 0.002, 0.004]
 
 
 async def test_it_waits_as_long_as_the_provider_asks():

@@ -16,6 +16,7 @@ from server.settings import Settings
         ("openai:x", "http://127.0.0.1:1/v1", "auto", "tags"),
         ("openai:x", "http://127.0.0.1:1/v1", "native", "native"),
         ("anthropic:x", None, "tags", "tags"),
+        ("anthropic:x", "http://127.0.0.1:1", "auto", "native"),
     ],
 )
 def test_each_provider_has_a_good_way(name, base_url, tools, way):
@@ -52,6 +53,20 @@ def test_patterns_are_split_and_checked(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("sudo id", "ask"),
+        ("cd /\nsudo id", "ask"),
+        ("echo sudo id", "run"),
+        ("make all\nls", "ask"),
+    ],
+)
+def test_a_pattern_for_a_beginning_or_end_holds_on_every_line(command, expected):
+    patterns = compiled([r"^sudo\b", r"\ball$"])
+    assert verdict(command, "auto", patterns, always=True) == expected
+
+
+@pytest.mark.parametrize(
     ("command", "approval", "always", "expected"),
     [
         ("ls", "auto", False, "run"),
@@ -61,6 +76,8 @@ def test_patterns_are_split_and_checked(monkeypatch):
         ("git  push", "auto", False, "ask"),
         ("x; GIT\n push", "auto", True, "ask"),
         ("git pushd", "auto", False, "run"),
+        ("git \\\n  push", "auto", False, "ask"),
+        ("git pu\\\nsh", "auto", False, "ask"),
         ("npm publish", "auto", False, "ask"),
     ],
 )
