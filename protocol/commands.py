@@ -315,4 +315,6 @@ def _words(item: ErrorDetails) -> str:
         return "a room id is 1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit"
     if item["type"] == "string_pattern_mismatch" and "signal" in item["loc"]:
         return "must be a signal's name, such as INT or SIGTERM"
+    if item["loc"][:1] == ("sleepAfter",):  # neither a number nor a text; both say so
+        return "must be seconds, or a number with s, m or h, such as 10m: from 1s to 168h"
     return item["msg"]

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from protocol.commands import Exec, SandboxStart
-from protocol.errors import DuetError, Invalid, Unavailable, UnknownSandbox
+from protocol.errors import DuetError, Invalid, LimitReached, Unavailable, UnknownSandbox
 from protocol.model import Participant
 from sandbox import errors
 from sandbox.lease import parse_sleep_after
@@ -53,7 +53,10 @@ class Sandboxes:
         )
 
     async def start(self, wanted: SandboxStart, listener: Listener | None) -> dict[str, Any]:
-        """The record, at once. Raises Invalid with what is allowed, UnknownRoom, Unavailable."""
+        """The record, at once.
+
+        Raises Invalid with what is allowed, UnknownRoom, LimitReached, Unavailable.
+        """
         name = _named(wanted.id)
         await self._check_room(name)
         try:
@@ -174,4 +177,6 @@ def in_words(error: errors.SandboxError) -> DuetError:
         return Invalid(error.message, details={to_camel(error.field): [error.message]})
     if isinstance(error, errors.UnknownSandbox):
         return UnknownSandbox(error.message)
+    if isinstance(error, errors.SandboxLimit):
+        return LimitReached(error.message)
     return Unavailable(error.message, retry_after_ms=1000)

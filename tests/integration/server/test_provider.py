@@ -1,0 +1,149 @@
+"""What a start may ask for, what it gets where it asks for nothing, and what it is refused."""
+
+import asyncio
+import time
+
+import pytest
+
+from tests.integration.server.harness import JSON, SANDBOX_S, owner
+
+
+async def state(wire, name: str, *statuses: str, begin: int = 0) -> dict:
+    return await wire.until(
+        lambda f: f["type"] == "sandbox" and f["id"] == name and f["status"] in statuses,
+        begin,
+        limit_s=SANDBOX_S,
+    )
+
+
+async def docker(*words: str) -> list[str]:
+    """The lines that the engine's own client prints."""
+    process = await asyncio.create_subprocess_exec("docker", *words, stdout=asyncio.subprocess.PIPE)
+    printed, _ = await process.communicate()
+    return printed.decode().splitlines()
+
+
+async def containers(server, name: str) -> list[str]:
+    return await docker("ps", "-aq", "--filter", f"name=^duet-{owner(server)}-{name}$")
+
+
+async def test_who_asks_for_nothing_gets_what_the_contract_says(server) -> None:
+    async with server.client(JSON, "Ada") as ada:
+        record = (await ada.ok("sandbox.start", id="plain"))["sandbox"]
+        assert record == {
+            "id": "plain",
+            "status": "requested",
+            "workspaceSaved": False,
+            "image": "workspace",
+            "instanceType": "lite",
+        }
+        running = await state(ada, "plain", "running")
+        stops_in_s = running["expectedStopAt"] / 1000 - time.time()
+        assert 590 < stops_in_s <= 600
+        told = [f["status"] for f in ada.of("sandbox", id="plain")]
+        assert told[-2:] == ["starting", "running"]
+        (container,) = await containers(server, "plain")
+        (network,) = await docker("inspect", "-f", "{{.HostConfig.NetworkMode}}", container)
+        assert network == "duet-sandboxes"
+        await ada.ok("sandbox.destroy", id="plain")
+
+
+async def test_all_that_may_be_asked_for(server) -> None:
+    wanted = {
+        "id": "special",
+        "image": "debian",
+        "instanceType": "basic",
+        "sleepAfter": 90,
+        "keepAlive": True,
+        "startupCommand": "echo begun > mark",
+        "startupTimeoutMs": 20_000,
+        "network": "none",
+    }
+    async with server.client(JSON, "Ada") as ada:
+        record = (await ada.ok("sandbox.start", **wanted))["sandbox"]
+        assert (record["image"], record["instanceType"]) == ("debian", "basic")
+        running = await state(ada, "special", "running")
+        assert "expectedStopAt" not in running
+        run = (await ada.ok("exec", sandbox="special", command="cat mark; ls /sys/class/net"))[
+            "exec"
+        ]
+        assert (await ada.exited(run))["stdout"] == "begun\nlo\n"
+        begin = len(ada.frames)
+        again = (await ada.ok("sandbox.start", **{**wanted, "keepAlive": False}))["sandbox"]
+        assert 80 < again["expectedStopAt"] / 1000 - time.time() <= 90
+        assert (await state(ada, "special", "running", begin=begin))["expectedStopAt"]
+        await ada.ok("sandbox.destroy", id="special")
+
+
+async def test_many_starts_at_once_make_one_container(server) -> None:
+    async with server.client(JSON, "Ada") as ada:
+        answers = await asyncio.gather(
+            *(server.http("POST", "/api/sandboxes", {"id": " TWIN\n"}) for _ in range(5)),
+            *(ada.ok("sandbox.start", id="twin") for _ in range(5)),
+        )
+        records = [one["sandbox"] if isinstance(one, dict) else one[1] for one in answers]
+        assert {record["id"] for record in records} == {"twin"}
+        await state(ada, "twin", "running")
+        assert len(await containers(server, "twin")) == 1
+        gone = await asyncio.gather(
+            *(server.http("DELETE", "/api/sandboxes/Twin?purge=true") for _ in range(3)),
+        )
+        assert {status for status, _ in gone} <= {200, 404}
+        assert await containers(server, "twin") == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "allowed"),
+    [
+        ({"sleepAfter": "9" * 5000}, "sleepAfter", "168h"),
+        ({"sleepAfter": 0}, "sleepAfter", "168h"),
+        ({"sleepAfter": -5}, "sleepAfter", "168h"),
+        ({"sleepAfter": 10**12}, "sleepAfter", "168h"),
+        ({"sleepAfter": 1.5}, "sleepAfter", "168h"),
+        ({"sleepAfter": True}, "sleepAfter", "168h"),
+        ({"sleepAfter": None}, "sleepAfter", "168h"),
+        ({"sleepAfter": ["10m"]}, "sleepAfter", "168h"),
+        ({"image": 5}, "image", "string"),
+        ({"image": ""}, "image", "workspace, debian"),
+        ({"image": "../workspace"}, "image", "workspace, debian"),
+        ({"instanceType": None}, "instanceType", "string"),
+        ({"instanceType": "LITE"}, "instanceType", "lite, basic"),
+        ({"network": "container:other"}, "network", "bridge, none"),
+        ({"startupTimeoutMs": 0}, "startupTimeoutMs", "1"),
+        ({"startupTimeoutMs": 600_001}, "startupTimeoutMs", "600000"),
+        ({"startupCommand": ""}, "startupCommand", ""),
+        ({"keepAlive": "yes"}, "keepAlive", "boolean"),
+    ],
+)
+async def test_whatever_is_wrong_is_named_with_what_is_allowed(
+    server, fields, field, allowed
+) -> None:
+    status, body = await server.http("POST", "/api/sandboxes", {"id": "never", **fields})
+    assert (status, body["error"]) == (400, "invalid request"), body
+    assert list(body["details"]) == [field]
+    assert allowed in " ".join(body["details"][field]), body
+    _, listed = await server.http("GET", "/api/sandboxes")
+    assert "never" not in [one["id"] for one in listed["sandboxes"]]
+
+
+async def test_one_too_many_is_refused_and_nobody_s_is_ended(start) -> None:
+    server = start(DUET_MAX_SANDBOXES="1", DUET_SANDBOX_POOL="0")
+    room = await server.new_room()
+    async with server.client(JSON, "Ada") as ada:
+        await ada.ok("sandbox.start", id="first", image="debian")
+        await state(ada, "first", "running")
+        run = (await ada.ok("exec", sandbox="first", command="echo on; read x", stdin=True))["exec"]
+        await ada.printed(run, b"on\n")
+        refused = await ada.refused("sandbox.start", id="second")
+        assert refused["code"] == "limit"
+        assert "1 sandboxes run already" in refused["message"]
+        status, body = await server.http("POST", "/api/sandboxes", {"id": "second"})
+        assert (status, "Stop one" in body["error"]) == (429, True)
+        await ada.join(room)
+        exited = await ada.exited(await ada.run(room, "true"))
+        assert (exited["reason"], exited["retryable"]) == ("sandbox_unavailable", True)
+        assert "as many as this server allows" in exited["message"]
+        await ada.input(run, "\n")
+        assert (await ada.exited(run))["ok"]
+        await ada.ok("sandbox.kill", id="first")
+        assert (await ada.exited(await ada.run(room, "true")))["ok"]
