@@ -101,9 +101,11 @@ class SandboxCalls:
         """Save and stop it: starting the same id again resumes it."""
         return _record(await self.request(commands.SandboxKill(id=id)))
 
-    async def destroy_sandbox(self: Connection, id: str) -> None:  # noqa: A002
-        """Remove it with its workspace, for good."""
+    async def destroy(self: Connection, id: str) -> None:  # noqa: A002
+        """Remove a sandbox with its workspace, for good."""
         await self.request(commands.SandboxDestroy(id=id))
+
+    destroy_sandbox = destroy  # by its whole name, as its siblings have theirs
 
 
 def _record(ack: events.Ack) -> Sandbox:

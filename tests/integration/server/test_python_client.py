@@ -139,6 +139,6 @@ async def test_it_leases_sandboxes(client, encoding) -> None:
     await client.start_sandbox(name)
     run = await client.execute_command(name, ["cat", "file"])
     assert b"".join([piece.data async for piece in run]) == b"kept\n"
-    await client.destroy_sandbox(name)
+    await client.destroy(name)
     with pytest.raises(UnknownSandbox):
         await client.execute_command(name, "ls")
