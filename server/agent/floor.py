@@ -8,11 +8,11 @@ import time
 from contextlib import suppress
 
 from protocol import commands
-from protocol.errors import Unavailable
+from protocol.errors import Conflict, Unavailable
 from protocol.model import Participant
 from server.agent.approval import Approval
 from server.agent.record import SERVER, Record
-from server.agent.turn import Call, Decision, Turn
+from server.agent.turn import Call, Decision, Turn, Word
 from server.hub import Hub
 from server.run import Run
 from server.wire import Outgoing
@@ -57,22 +57,28 @@ class RoomFloor:
         """Deny for want of an answer, unless one comes at this very moment."""
         while call.word is not None and not call.word.done():
             if call.decided is None:
-                with suppress(Unavailable):
+                with suppress(Unavailable, Conflict):
                     await self.decided(turn, call, SERVER, "deny", "No answer in time.")
             await asyncio.sleep(_DECIDING_S)
 
     async def decided(
         self, turn: Turn, call: Call, by: Participant, decision: Decision, note: str | None
     ) -> None:
-        """Take the word of somebody; nobody else's counts, unless it could not be stored."""
+        """Take the word of somebody; the first that the log has counts. Raises Conflict.
+
+        Where it is not known whether it is stored, whoever comes next finds out.
+        """
         call.decided = by
         try:
-            await self._record.decided(turn, call, by, decision, note)
+            word = await self._record.decided(turn, call, Word(by=by, decision=decision, note=note))
         except BaseException:
             call.decided = None
             raise
+        call.decided = word.by
         if call.word is not None and not call.word.done():
-            call.word.set_result((decision, note))
+            call.word.set_result((word.decision, word.note))
+        if (word.by.id, word.decision) != (by.id, decision):
+            raise decided_already(word.by)
 
     # What is seen on the way
 
@@ -90,3 +96,9 @@ class RoomFloor:
         room = self._hub.rooms.get(turn.room)
         if room is not None:
             room.broadcast(Outgoing({**fields, "room": turn.room, "turn": turn.id}))
+
+
+def decided_already(by: Participant | None) -> Conflict:
+    """That somebody's word came too late."""
+    who = "Somebody" if by is None else by.name
+    return Conflict(f"{who} decided about this command already.")

@@ -12,7 +12,7 @@ from typing import Any
 from protocol.errors import KeyConflict, Unavailable, UnknownRoom, UnknownTurn
 from protocol.model import Participant
 from server import logs
-from server.agent.turn import Call, End, Turn
+from server.agent.turn import Call, End, Turn, Word
 from server.roomlog import Append, Appended, RoomLog, new_id
 from server.running import author
 
@@ -64,13 +64,20 @@ class Record:
             turn.room, Append(_body("agent.approval", turn, self.agent, **fields))
         )
 
-    async def decided(
-        self, turn: Turn, call: Call, by: Participant, decision: str, note: str | None
-    ) -> Appended:
-        body = _body("agent.decided", turn, by, call=call.call, decision=decision, note=note)
-        return await self._roomlog.append(
-            turn.room, Append(body, server_key=f"decided:{call.call}:{decision}:{by.id}")
+    async def decided(self, turn: Turn, call: Call, word: Word) -> Word:
+        """Store somebody's word on a command; the first that the log has, which may be another's.
+
+        Raises Unavailable where it is not known whether it is stored.
+        """
+        fields = {"call": call.call, "decision": word.decision, "note": word.note}
+        append = Append(
+            _body("agent.decided", turn, word.by, **fields),
+            content={},
+            answer=word.model_dump_json(),
+            server_key=f"decided:{call.call}",
         )
+        stored = await self._roomlog.append(turn.room, append)
+        return Word.model_validate_json(stored.answer)
 
     async def refused(self, turn: Turn, call: Call, why: str) -> None:
         """Store that a command was wanted and does not run, which nobody was asked about."""
@@ -122,9 +129,12 @@ class Record:
             return 0
 
     async def finished(
-        self, room: str, turn: str, end: End, usage: dict[str, int] | None
+        self, room: str, turn: str, end: End, usage: dict[str, int] | None, *, here: bool
     ) -> Appended | None:
-        """Store a turn's one end. None where the room or the turn is gone."""
+        """Store a turn's one end. None where the room is gone or another end is stored.
+
+        A turn that is at work `here` has its end also where the store has lost that it began.
+        """
         body: dict[str, Any] = {
             "type": "agent.finished",
             "room": room,
@@ -137,7 +147,9 @@ class Record:
         append = Append(body, op="finish", subject=turn, server_key=f"finished:{turn}")
         try:
             return await self._append(room, append)
-        except (UnknownRoom, UnknownTurn, KeyConflict):
+        except UnknownTurn:
+            return await self._append(room, replace(append, op="")) if here else None
+        except (UnknownRoom, KeyConflict):
             return None
 
     async def _append(self, room: str, append: Append) -> Appended:
@@ -180,7 +192,7 @@ class Record:
             text = await self._roomlog.said(room, turn)
             if text.strip():
                 await self.message(room, turn, text, reply_to=facts["replyTo"], partial=True)
-            await self.finished(room, turn, end, None)
+            await self.finished(room, turn, end, None, here=False)
 
 
 def _body(kind: str, turn: Turn, by: Participant, **fields: Any) -> dict[str, Any]:

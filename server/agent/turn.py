@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from protocol.model import Participant
+from protocol.model import Model, Participant
 from server.agent.speech import Speech
 from server.room import Tasks
 from server.run import Run
@@ -34,6 +34,14 @@ class TurnOver(Exception):
     def __init__(self, end: End) -> None:
         super().__init__(end.message)
         self.end = end
+
+
+class Word(Model):
+    """What somebody said to a command the agent wants."""
+
+    by: Participant
+    decision: Decision
+    note: str | None = None
 
 
 @dataclass(slots=True)

@@ -9,12 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from protocol import commands
-from protocol.errors import Conflict, DuetError, LimitReached, Unavailable, UnknownRoom, UnknownTurn
+from protocol.errors import DuetError, LimitReached, Unavailable, UnknownRoom, UnknownTurn
 from protocol.model import Participant
 from server import logs
 from server.agent.approval import Approval
 from server.agent.briefing import briefing
-from server.agent.floor import RoomFloor
+from server.agent.floor import RoomFloor, decided_already
 from server.agent.loop import Loop
 from server.agent.models import Models
 from server.agent.record import Record
@@ -166,6 +166,7 @@ class Agent:
     def _line_up(self, turn: Turn, room: Room) -> None:
         """Let it wait at its place in the log's order; the line that was there may have ended."""
         line = self._lines.setdefault(room.id, _Line(room))
+        line.room = room  # it may have been deleted and made again
         line.waiting.append(turn)
         line.waiting.sort(key=lambda waiting: waiting.offset)
         if line.worker is None:
@@ -182,8 +183,7 @@ class Agent:
         if call is None or call.word is None:
             raise UnknownTurn("There is no such command to decide about in this turn.")
         if call.decided is not None or call.word.done():
-            who = call.decided.name if call.decided is not None else "Somebody"
-            raise Conflict(f"{who} decided about this command already.")
+            raise decided_already(call.decided)
         await self._floor.decided(turn, call, by, command.decision, command.note)
 
     async def wait(self, turn_id: str) -> Turn | None:
@@ -331,6 +331,8 @@ class Agent:
         finished = None
         try:
             text = await turn.speech.end()
+            if room.deleted:  # nor may its words come up in another one of that name
+                return
             if text.strip():
                 partial = end.status != "done"
                 said = await self._record.message(
@@ -338,7 +340,7 @@ class Agent:
                 )
                 turn.answered = said.offset
             usage = turn.usage.wire() if turn.usage.steps else None
-            finished = await self._record.finished(turn.room, turn.id, end, usage)
+            finished = await self._record.finished(turn.room, turn.id, end, usage, here=True)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_DELIVERY_S):
                     if finished is not None:

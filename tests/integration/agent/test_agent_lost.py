@@ -87,3 +87,47 @@ async def test_a_question_that_was_refused_is_forgotten_at_once(house, proxy):
         refused = await alice.refused("ask", room=room, text="Other?", key="k")
         assert refused["code"] == "key_conflict"
         assert opened.app.agent._turns == {}
+
+
+@pytest.mark.parametrize("who", ["somebody else", "the same", "nobody"])
+async def test_a_decision_whose_answer_was_lost_is_the_one_that_counts(house, proxy, who):
+    limit_s = 1.0 if who == "nobody" else 60.0
+    opened = await house(
+        ["<run>x</run>"],
+        ["ok"],
+        redis_url=proxy.url,
+        docker_host="unix:///nowhere.sock",
+        agent_approval="ask",
+        agent_approval_s=limit_s,
+    )
+    async with two(opened) as (room, alice, bob):
+        turn = (await alice.ok("ask", room=room, text="Q?"))["turn"]
+        wanted = await bob.until("agent.approval")
+        word = {"room": room, "turn": turn, "call": wanted["call"]}
+        proxy.cut = 2  # the server tries twice
+        refused = await bob.refused("agent.decide", **word, decision="allow", note="go")
+        assert refused["code"] == "unavailable"
+        if who == "somebody else":
+            refused = await alice.refused("agent.decide", **word, decision="deny")
+            assert (refused["code"], "Bob" in refused["message"]) == ("conflict", True)
+        elif who == "the same":
+            await bob.ok("agent.decide", **word, decision="allow", note="go")
+        assert (await finished(alice, turn))["status"] == "done"
+        (decided,) = alice.of("agent.decided")
+        assert (decided["by"]["name"], decided["decision"]) == ("Bob", "allow")
+        assert [f["command"] for f in alice.of("exec.started")] == ["x"]
+
+
+async def test_a_turn_that_the_history_store_lost_is_ended_all_the_same(house, proxy):
+    gate = asyncio.Event()
+    opened = await house(["It ", gate, "is."], ["Here."], redis_url=proxy.url)
+    async with two(opened) as (room, alice, bob):
+        turn = (await alice.ok("ask", room=room, text="Q?"))["turn"]
+        await bob.until("agent.delta")
+        # As a store does that comes back with an older state of itself.
+        await opened.app.store.call("DEL", f"duet:{{{room}}}:turns", f"duet:{{{room}}}:said")
+        gate.set()
+        end = await finished(bob, turn)
+        assert (end["status"], bob.of("message")[0]["text"]) == ("done", "It is.")
+        again = (await alice.ok("ask", room=room, text="Q?"))["turn"]
+        assert (await finished(alice, again))["status"] == "done"

@@ -511,6 +511,38 @@ async def test_deleting_a_room_ends_its_turns(house):
         assert opened.app.agent._turns == {}
 
 
+async def test_a_room_of_the_same_name_is_not_haunted_by_turns_of_the_deleted_one(
+    house, monkeypatch
+):
+    monkeypatch.setattr(turns, "_CLOSE_S", 0.1)
+    ends, gate = asyncio.Event(), asyncio.Event()
+    opened = await house(["Hm", asyncio.Event()], ["Here."], ["And here."])
+
+    async with two(opened) as (room, alice, _bob):
+        speech = opened.app.agent._turns[await ask(alice, room)].speech
+        end = speech.end
+
+        async def late():
+            ends.set()
+            await gate.wait()
+            return await end()
+
+        speech.end = late
+        await alice.until("agent.delta")
+        assert (await opened.http("DELETE", f"/api/rooms/{room}"))[0] == 200
+        await alice.until("left")
+        await ends.wait()
+        assert (await opened.http("POST", "/api/rooms", {"id": room}))[0] == 201
+        async with opened.client(JSON, "Cleo") as cleo:
+            await cleo.join(room)
+            turn = await ask(cleo, room)
+            gate.set()
+            assert (await finished(cleo, turn))["status"] == "done"
+            assert [m["text"] for m in cleo.of("message")] == ["Here."]
+            assert (await cleo.join(room))["turns"] == []
+            assert (await finished(cleo, await ask(cleo, room)))["status"] == "done"
+
+
 async def test_a_stop_of_the_server_ends_its_turns_in_words(house, tmp_path):
     opened = await house(["Hm", asyncio.Event()], ["x"])
     async with two(opened) as (room, alice, _bob):
