@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
-from tests.bench import commands, rooms
+from tests.bench import commands, neighbours, rooms
 from tests.bench.harness import Process, Row, duet
 
 Measure = Callable[[Process], Awaitable[Row | list[Row]]]
@@ -26,6 +26,7 @@ async def main(wanted: list[str]) -> None:
             "resume": lambda: commands.resume(server),
             "flood": commands.flood,
             "frozen": commands.frozen_viewer,
+            "fork-bomb": neighbours.fork_bomb,
             "fan-out": lambda: rooms.fan_out(server),
             "idle": rooms.idle_members,
         }

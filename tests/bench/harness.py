@@ -165,6 +165,18 @@ class Client:
                 self.buffer += data
             del self.buffer[: at + len(needle)]
 
+    async def word(self, end: bytes) -> str:
+        """What stands before the next `end`."""
+        before = len(self.buffer)
+        while (at := self.buffer.find(end)) < 0:
+            async with asyncio.timeout(WAIT_S):
+                self.buffer += await self.reader.read(1 << 18)
+            if len(self.buffer) == before:
+                raise ConnectionError("the server closed the connection")
+        found = self.buffer[:at].decode()
+        del self.buffer[: at + len(end)]
+        return found
+
     async def drain(self) -> None:
         """Read and forget until cancelled or closed: a viewer that keeps up."""
         while await self.reader.read(1 << 18):
