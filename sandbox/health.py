@@ -25,6 +25,8 @@ PING_EVERY_S: Final = 1.0
 SILENT_S: Final = 2.0
 PINGS: Final = 2
 PING_S: Final = 0.7
+KILLED_EXIT: Final = 137
+OUT_OF_MEMORY: Final = "The sandbox ended while it ran, perhaps because its memory was used up."
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,11 @@ async def what_became(engine: Engine, container: str) -> Fate:
     if found is None:
         message = "The sandbox was removed while it ran."
         return Fate("sandbox_terminated", message, "stopped", exists=False)
-    runs = bool(found["State"].get("Running"))
-    return Fate("sandbox_terminated", "The sandbox ended while it ran.", "stopped", runs=runs)
+    state = found["State"]
+    # The flag may be of an earlier end in the same container, so it is only a hint.
+    short = bool(state.get("OOMKilled")) and state.get("ExitCode") == KILLED_EXIT
+    message = OUT_OF_MEMORY if short else "The sandbox ended while it ran."
+    return Fate("sandbox_terminated", message, "stopped", runs=bool(state.get("Running")))
 
 
 def engine_lost(why: str) -> Fate:
