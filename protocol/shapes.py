@@ -35,7 +35,10 @@ class StreamRange(Model):
 
 
 class Sandbox(Model):
-    """The state of a sandbox, in the `sandbox` event and in lists."""
+    """The state of a sandbox, in the `sandbox` event and in lists.
+
+    Of a saved workspace `saved_at` (ms since the epoch) and, once measured, what it takes on disk.
+    """
 
     id: str
     status: str
@@ -44,6 +47,8 @@ class Sandbox(Model):
     instance_type: str
     expected_stop_at: int | None = None
     last_error: str | None = None
+    saved_at: int | None = None
+    workspace_bytes: int | None = None
 
 
 class Started(Model):

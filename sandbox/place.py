@@ -46,6 +46,8 @@ class Place:
             instance_type=self.spec.instance_type,
             expected_stop_at=None if stop_at is None else round(stop_at * 1000),
             last_error=self.last_error,
+            saved_at=None if self.saved_at is None else round(self.saved_at * 1000),
+            workspace_bytes=self.usage.size_bytes if self.usage else None,
         )
 
     def tell(self) -> None:

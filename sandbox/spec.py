@@ -111,7 +111,11 @@ class SandboxSpec:
 
 @dataclass(frozen=True, slots=True)
 class SandboxRecord:
-    """A sandbox as it is now. `expected_stop_at` in ms since the epoch."""
+    """A sandbox as it is now. `expected_stop_at` and `saved_at` in ms since the epoch.
+
+    `workspace_bytes` is what a saved workspace takes on disk, as SavedWorkspace tells it. It is
+    measured a while after the stop, which makes the record no other one.
+    """
 
     id: str
     status: str
@@ -120,6 +124,8 @@ class SandboxRecord:
     instance_type: str
     expected_stop_at: int | None = None
     last_error: str | None = None
+    saved_at: int | None = None
+    workspace_bytes: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,14 @@ class Sandboxes:
             await self._manager.destroy(name)
         except errors.SandboxError as error:
             raise in_words(error) from None
-        gone = replace(record, status="stopped", workspace_saved=False, expected_stop_at=None)
+        gone = replace(
+            record,
+            status="stopped",
+            workspace_saved=False,
+            expected_stop_at=None,
+            saved_at=None,
+            workspace_bytes=None,
+        )
         return record_fields(gone)
 
     def list(

@@ -147,3 +147,64 @@ async def test_one_too_many_is_refused_and_nobody_s_is_ended(start) -> None:
         assert (await ada.exited(run))["ok"]
         await ada.ok("sandbox.kill", id="first")
         assert (await ada.exited(await ada.run(room, "true")))["ok"]
+
+
+async def test_saved_workspaces_are_listed_with_what_they_take_on_disk(server) -> None:
+    async with server.client(JSON, "Ada") as ada:
+        await ada.ok("sandbox.start", id="heavy", image="debian")
+        await state(ada, "heavy", "running")
+        command = "head -c 5M /dev/urandom > data; truncate -s 3G holes; sync"
+        await ada.exited((await ada.ok("exec", sandbox="heavy", command=command))["exec"])
+        killed = (await ada.ok("sandbox.kill", id="heavy"))["sandbox"]
+        assert abs(killed["savedAt"] / 1000 - time.time()) < 60
+        async with asyncio.timeout(SANDBOX_S):
+            while True:
+                listed = (await ada.ok("sandbox.list"))["sandboxes"]
+                (record,) = [one for one in listed if one["id"] == "heavy"]
+                if "workspaceBytes" in record:
+                    break
+                await asyncio.sleep(0.1)  # it is measured by the way, and nobody is told
+        assert 5 * 1024**2 <= record["workspaceBytes"] < 7 * 1024**2
+        assert record["savedAt"] == killed["savedAt"]
+        begin = len(ada.frames)
+        await ada.ok("sandbox.start", id="heavy")
+        assert "savedAt" not in await state(ada, "heavy", "running", begin=begin)
+        gone = (await ada.ok("sandbox.destroy", id="heavy"))["sandbox"]
+        assert (gone["status"], "workspaceBytes" in gone) == ("stopped", False)
+
+
+async def test_the_oldest_saved_workspace_goes_where_all_take_too_much_and_it_is_said(
+    start,
+) -> None:
+    server = start(DUET_SAVED_MAX_BYTES=str(12 * 1024**2), DUET_SANDBOX_POOL="0")
+    async with server.client(JSON, "Ada") as ada:
+        for name in ("old", "new"):
+            await ada.ok("sandbox.start", id=name, image="debian", instanceType="standard-1")
+            await state(ada, name, "running")
+            command = "head -c 8M /dev/urandom > data; sync"
+            await ada.exited((await ada.ok("exec", sandbox=name, command=command))["exec"])
+            await ada.ok("sandbox.kill", id=name)
+        told = await ada.until(
+            lambda f: f["type"] == "sandbox" and f["id"] == "old" and "lastError" in f,
+            limit_s=SANDBOX_S,
+        )
+        assert (told["status"], told["workspaceSaved"]) == ("stopped", False)
+        assert "may take 12 MiB, and it was the oldest" in told["lastError"]
+        assert "may take 12 MiB" in server.log()
+        listed = (await ada.ok("sandbox.list"))["sandboxes"]
+        assert [one["id"] for one in listed] == ["new"]
+        assert await containers(server, "old") == []
+
+
+async def test_a_saved_workspace_goes_at_its_age_and_it_is_said(start) -> None:
+    server = start(DUET_SAVED_MAX_AGE_S="3", DUET_SANDBOX_POOL="0")
+    async with server.client(JSON, "Ada") as ada:
+        await ada.ok("sandbox.start", id="brief", image="debian")
+        await state(ada, "brief", "running")
+        assert (await ada.ok("sandbox.kill", id="brief"))["sandbox"]["workspaceSaved"]
+        told = await ada.until(
+            lambda f: f["type"] == "sandbox" and f["id"] == "brief" and "lastError" in f,
+            limit_s=SANDBOX_S,
+        )
+        assert told["workspaceSaved"] is False
+        assert "kept for 3 seconds" in told["lastError"]

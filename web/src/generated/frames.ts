@@ -608,7 +608,11 @@ export interface RunningExec {
   streams: Record<string, StreamRange>;
 }
 
-/** The state of a sandbox, in the `sandbox` event and in lists. */
+/**
+ * The state of a sandbox, in the `sandbox` event and in lists.
+ *
+ * Of a saved workspace `saved_at` (ms since the epoch) and, once measured, what it takes on disk.
+ */
 export interface Sandbox {
   id: string;
   status: string;
@@ -617,6 +621,8 @@ export interface Sandbox {
   instanceType: string;
   expectedStopAt?: number;
   lastError?: string;
+  savedAt?: number;
+  workspaceBytes?: number;
 }
 
 export interface SandboxChanged {
@@ -627,6 +633,8 @@ export interface SandboxChanged {
   instanceType: string;
   expectedStopAt?: number;
   lastError?: string;
+  savedAt?: number;
+  workspaceBytes?: number;
   room: string;
   offset: number;
   ts: number;
@@ -709,6 +717,8 @@ export interface SandboxState {
   instanceType: string;
   expectedStopAt?: number;
   lastError?: string;
+  savedAt?: number;
+  workspaceBytes?: number;
   type: "sandbox";
 }
 
