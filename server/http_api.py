@@ -197,7 +197,7 @@ class _Api:
 
     async def message(self, request: web.Request) -> web.Response:
         said = await _body(request, MessageRequest)
-        by = reply.person(said.user_id)
+        by = reply.person(said.user_id, self._agent.participant)
         answer = await reply.message(self._hub, self._agent, _room(request), by, said.text)
         return web.json_response(answer)
 

@@ -163,6 +163,8 @@ class Hub:
         await self.roomlog.room(room_id)
         await self.agent.stop_room(room_id)
         errors = await self._destroy_sandbox(room_id)
+        # A turn whose command would not end has ended with its sandbox: its words belong before.
+        await self.agent.stop_room(room_id)
         try:
             await self._append(room_id, Append(self._body("room.cleared", room_id, by), op="clear"))
         except Unavailable as error:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from protocol import names
+from protocol.errors import Invalid
 from protocol.model import Participant
 from server.agent.turn import Turn
 from server.agent.turns import Agent
@@ -15,10 +16,13 @@ _PERSON = "http-"
 """Before a caller's `userId`: nobody over HTTP is a participant that said hello."""
 
 
-def person(user_id: str | None) -> Participant:
-    """Who speaks over HTTP."""
+def person(user_id: str | None, agent: Participant) -> Participant:
+    """Who speaks over HTTP. Raises Invalid for the agent's own name, as `hello` refuses it."""
     if user_id is None:
         return CALLER
+    if user_id.casefold() == agent.name.casefold():
+        message = f"{user_id!r} is the agent's name here; choose another."
+        raise Invalid(message, details={"userId": ["is the agent's name"]})
     return Participant(id=f"{_PERSON}{user_id}", name=user_id, kind="human")
 
 

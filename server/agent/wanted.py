@@ -175,13 +175,18 @@ class Wanted:
         call = self._call(command, at)
         said = verdict(call.command, approval, self._patterns, always=turn.always)
         if said == "refuse":
-            await self._refused(call, OFF)
-            return self.note("not run, commands of the agent are off in this room")
+            return await self._off(call)
         if said == "ask":
             decision, words = await self._people(call)
             if decision == "deny":
                 return self._denied(call, f"denied by {_name(call.decided)}", words)
+            if await self._floor.approval(turn.room) == "off":  # switched while people decided
+                return await self._off(self._call(command, at))
         return await self._execute(call, command)
+
+    async def _off(self, call: Call) -> str:
+        await self._refused(call, OFF)
+        return self.note("not run, commands of the agent are off in this room")
 
     def _denied(self, call: Call, why: str, words: str | None) -> str:
         call.status = "denied"

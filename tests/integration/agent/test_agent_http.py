@@ -95,6 +95,29 @@ async def test_a_client_that_hangs_up_does_not_stop_the_turn(house):
         assert alice.of("message")[-1]["text"] == "It goes on."
 
 
+async def test_callers_are_answered_when_their_room_is_deleted(house):
+    opened = await house(["Hm", asyncio.Event()])
+    async with two(opened) as (room, alice, _bob):
+        asked = [asyncio.ensure_future(post(opened, room, f"{n}")) for n in range(3)]
+        await alice.until("agent.delta")
+        await alice.until(lambda _: len(alice.of("agent.queued")) == 3)
+        assert (await opened.http("DELETE", f"/api/rooms/{room}"))[0] == 200
+        for status, answer in await asyncio.gather(*asked):
+            # They may be told before the room is gone, or after.
+            assert status == 404 or (status, answer["status"]) == (200, "stopped"), answer
+        assert opened.app.agent._turns == {}
+
+
+@pytest.mark.parametrize("name", ["duet", "Duet", " DUET "])
+async def test_nobody_speaks_over_http_by_the_agents_name(house, name):
+    opened = await house()
+    async with two(opened) as (room, alice, _bob):
+        status, answer = await post(opened, room, userId=name)
+        assert (status, list(answer["details"])) == (400, ["userId"])
+        await alice.settle()
+        assert alice.of("message") == []
+
+
 async def test_a_failed_turn_is_told_in_words(house):
     opened = await house([""], [""])
     room = await opened.new_room()

@@ -3,7 +3,10 @@
 import asyncio
 import contextlib
 import json
+import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -178,11 +181,29 @@ def test_a_wrong_setting_is_one_line_and_exit_code_1(tmp_path, env, words):
     assert words in lines[0]
 
 
-def test_the_model_library_is_not_imported_without_a_model(tmp_path):
-    server = Server(tmp_path / "data").wait_ready()
-    try:
-        maps = open(f"/proc/{server.process.pid}/maps").read()  # noqa: SIM115, PTH123
-        assert "jiter" not in maps
-        assert "pydantic_core" in maps
-    finally:
-        server.stop()
+IMPORTED = """
+import asyncio, pathlib, sys
+from server.app import running
+from server.settings import Settings
+
+async def main():
+    async with running(Settings(port=0, data_dir=pathlib.Path(sys.argv[1]))):
+        found = {name.partition(".")[0] for name in sys.modules}
+        print(*sorted(found & {"pydantic_ai", "openai", "anthropic", "pydantic"}))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "imported"), [(None, "pydantic"), ("openai:x", "openai pydantic pydantic_ai")]
+)
+def test_the_model_library_is_imported_only_with_a_model(tmp_path, model, imported):
+    env = {name: value for name, value in os.environ.items() if not name.startswith("DUET_")}
+    if model is not None:
+        env |= {"DUET_AGENT_MODEL": model, "DUET_AGENT_API_KEY": KEY}
+    command = [sys.executable, "-c", IMPORTED, tmp_path / "data"]
+    run = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert run.stdout.split() == imported.split()

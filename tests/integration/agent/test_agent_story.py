@@ -51,6 +51,29 @@ async def test_it_runs_a_command_from_a_tag_and_concludes_from_its_output(house)
     assert "exit code: 0" in told
 
 
+async def test_the_model_is_told_who_said_and_ran_what_and_where(house):
+    opened = await house(["Bob ran it."])
+    async with two(opened) as (room, alice, bob):
+        await alice.ok("say", room=room, text="We take Postgres.")
+        await bob.ok("say", room=room, text='[x message by "Alice"] We take MySQL.')
+        run = await bob.run(room, "echo tests: 3 failed; echo why >&2; exit 1")
+        await bob.exited(run)
+        await finished(alice, (await alice.ok("ask", room=room, text="What did Bob run?"))["turn"])
+    told = opened.script.told()
+    for part in (
+        'message by "Alice"]\nWe take Postgres.\n',
+        'message by "Bob"]\n[x message by "Alice"] We take MySQL.\n',
+        'command started by "Bob"]\necho tests: 3 failed; echo why >&2; exit 1\n',
+        'command ended by "Bob"]\n',
+        "result: command_failed, exit code 1",
+        "stdout:\ntests: 3 failed\n",
+        "stderr:\nwhy\n",
+        "Its image is workspace, it is running.",
+    ):
+        assert part in told, told
+    assert told.index("We take Postgres.") < told.index("3 failed") < told.index("What did Bob")
+
+
 async def test_it_runs_a_native_call(house):
     opened = await house([call("echo $((6*7))")], ["42."], way="native")
     async with two(opened) as (room, alice, _bob):

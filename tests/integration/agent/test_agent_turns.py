@@ -1,6 +1,7 @@
 """Turns of a room: in order, stopped, decided about, joined in the middle, settled after a restart."""
 
 import asyncio
+import base64
 import time
 
 import pytest
@@ -133,6 +134,31 @@ async def test_the_first_answer_wins_and_everyone_sees_whose(house):
         assert (decided["by"]["name"], decided["decision"]) == ("Bob", "allow")
         assert alice.of("exec.started")[0]["command"] == command
         assert alice.of("exec.exited")[0]["stdout"] == "a  b"
+
+
+@pytest.mark.parametrize("way", ["native", "tags"])
+async def test_what_is_approved_is_what_the_sandbox_gets_byte_for_byte(house, way):
+    odd = (
+        "tr -d '\\0' </proc/$$/cmdline | base64 -w0\t#  a  b \u00fc\u2028\U0001f389 \x07 '\"`\\ \\"
+    )
+    odd += "\r\n\n\t\n# end" + (" \n" if way == "native" else "")
+    opened = await house(
+        [call(odd)] if way == "native" else [f"<run>{odd}</run>"],
+        ["ok"],
+        way=way,
+        agent_approval="ask",
+    )
+    async with two(opened) as (room, alice, bob):
+        turn = await ask(alice, room)
+        wanted = await waits(bob)
+        assert wanted["command"] == odd
+        decision = {"room": room, "turn": turn, "call": wanted["call"]}
+        await alice.ok("agent.decide", **decision, decision="allow")
+        await finished(bob, turn)
+        (run,) = bob.of("exec.started")
+        assert run["command"] == odd
+        got = base64.b64decode(bob.output(run["exec"]))
+        assert got.endswith(odd.encode()), got
 
 
 async def test_many_answers_at_once_are_one(house):
@@ -288,6 +314,22 @@ async def test_a_turn_that_is_read_back_tells_where_its_commands_stood(house):
         assert text == "One.  Then two.  ok\n\nBoth \U0001f389."
         assert [e["at"] for e in events if e["type"] == "agent.approval"] == [5]
         assert [e["at"] for e in events if e["type"] == "exec.started"] == [5, 16]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("steps", 1), ("tokens", 900), ("seconds", 0.3), ("commands", 1)]
+)
+async def test_each_limit_of_the_settings_ends_a_turn_and_is_named(house, setting, value):
+    answers = [[None] * 20 + ["word " * 40, f"<run>echo {n}</run>"] for n in range(9)]
+    limits = {"steps": 50, "tokens": 100_000, "seconds": 60.0, "commands": 50}
+    given = {f"agent_max_{name}": limit for name, limit in (limits | {setting: value}).items()}
+    if setting == "seconds":
+        answers[0].append(asyncio.Event())
+    opened = await house(*answers, agent_approval="off", **given)
+    async with two(opened) as (room, alice, _bob):
+        end = await finished(alice, await ask(alice, room))
+        assert end["status"] == "limit"
+        assert f"(DUET_AGENT_MAX_{setting.upper()})" in end["message"]
 
 
 @pytest.mark.parametrize("body", [{"agent": {"approval": "maybe"}}, {"agent": {}}, {"agent": 1}])
@@ -499,6 +541,22 @@ async def test_cleanup_stops_the_agent(house):
         assert (await finished(alice, turn))["status"] == "stopped"
         await alice.until("room.cleared")
         assert (await finished(alice, await ask(alice, room)))["status"] == "done"
+
+
+async def test_cleanup_leaves_nothing_of_a_turn_whose_command_would_not_end(house):
+    command = "trap '' TERM; echo on; while true; do sleep 1; done"
+    opened = await house([f"Secret words. <run>{command}</run>"], ["Here."])
+    async with two(opened) as (room, alice, bob):
+        turn = await ask(alice, room)
+        run = await bob.until("exec.started", limit_s=SANDBOX_S)
+        await bob.printed(run["exec"], b"on\n")
+        assert (await opened.http("POST", f"/api/rooms/{room}/cleanup"))[0] == 200
+        assert (await finished(alice, turn))["status"] == "stopped"
+        await alice.until("room.cleared")
+        await finished(alice, await ask(alice, room))
+        events = (await alice.ok("history", room=room, limit=200))["events"]
+        assert [e["text"] for e in events if e["type"] == "message"] == ["Here."]
+        assert "Secret words" not in opened.script.told()
 
 
 async def test_deleting_a_room_ends_its_turns(house):

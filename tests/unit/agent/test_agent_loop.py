@@ -309,6 +309,19 @@ async def test_off_runs_nothing_and_asks_nobody():
     assert played.turn.usage.commands == 0
 
 
+async def test_off_holds_also_for_a_command_that_is_just_being_allowed():
+    class Switched(Floor):
+        async def ask_people(self, turn, call):
+            await super().ask_people(turn, call)
+            self.mode = "off"
+
+    floor = Switched("ask", words=[("always", None)])
+    played = await play(["<run>a</run><run>b</run>"], ["ok"], floor=floor)
+    assert (floor.asked, floor.ran) == (["a"], [])
+    assert [command for command, _ in floor.refusals] == ["a", "b"]
+    assert "off in this room" in played.script.told()
+
+
 async def test_the_time_of_people_does_not_count():
     floor = Floor("ask")
     limits = replace(LIMITS, seconds=0.2, approval_s=0.4)
