@@ -26,6 +26,8 @@ STRICT_USER: Final = "1000:1000"
 # Of /dev/shm: a quarter of the smallest type's memory, since it stays when the type changes; and
 # what engines give by themselves.
 SHM_BYTES: Final = 64 * MIB
+# States of a container that somebody removes, and of one whose removal did not get to its end.
+GOING: Final = ("removing", "dead")
 # A start at 1/16 CPU takes most of a second; every start gets up to this until it is ready.
 START_NANO_CPUS: Final = 2 * 10**9
 

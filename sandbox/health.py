@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from sandbox.containers import GOING
 from sandbox.engine import Engine
 from sandbox.errors import EngineError, EngineUnavailable
 from sandbox.link import Link
@@ -31,18 +32,23 @@ OUT_OF_MEMORY: Final = "The sandbox ended while it ran, perhaps because its memo
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """`status` is the sandbox's from now on; `runs` says that the container still does."""
+    """`status` is the sandbox's from now on; `runs` says that the container still does, `exists`
+    that it is there, `files` that what was written is.
+    """
 
     reason: str
     message: str
     status: str
     runs: bool = False
     exists: bool = True
+    files: bool = True
 
 
-async def what_became(engine: Engine, container: str) -> Fate:
-    """What to tell those who ran in `container`. Bounded by ASK_FOR_S and one call, or, where
-    containers outlive the engine, by ASK_RESTORED_FOR_S.
+async def what_became(engine: Engine, container: str, volume: str | None) -> Fate:
+    """What to tell those who ran in `container`, whose files are in `volume` or else in itself.
+
+    Bounded by ASK_FOR_S and two calls, or, where containers outlive the engine, by
+    ASK_RESTORED_FOR_S.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + (ASK_RESTORED_FOR_S if engine.restores else ASK_FOR_S)
@@ -56,14 +62,21 @@ async def what_became(engine: Engine, container: str) -> Fate:
             await asyncio.sleep(ASK_EVERY_S)
         except EngineError as error:
             return engine_lost(error.message)
-    if found is None:
+    if found is None or found["State"].get("Status") in GOING:
         message = "The sandbox was removed while it ran."
-        return Fate("sandbox_terminated", message, "stopped", exists=False)
+        files = volume is not None and await _is_there(engine, volume)
+        return Fate("sandbox_terminated", message, "stopped", exists=False, files=files)
     state = found["State"]
     # The flag may be of an earlier end in the same container, so it is only a hint.
     short = bool(state.get("OOMKilled")) and state.get("ExitCode") == KILLED_EXIT
     message = OUT_OF_MEMORY if short else "The sandbox ended while it ran."
     return Fate("sandbox_terminated", message, "stopped", runs=bool(state.get("Running")))
+
+
+async def _is_there(engine: Engine, volume: str) -> bool:
+    with suppress(EngineError, EngineUnavailable):
+        return await engine.volume(volume) is not None
+    return False
 
 
 def engine_lost(why: str) -> Fate:

@@ -205,7 +205,7 @@ class Instance(Place):
         found = await self._engine.inspect(container)
         if found is not None and found["State"].get("Running"):
             raise EngineError(500, "the engine did not stop the sandbox")
-        if found is not None:
+        if found is not None and found["State"].get("Status") not in containers.GOING:
             self.saved()
 
     async def idle(self) -> None:
@@ -280,7 +280,8 @@ class Instance(Place):
     async def _settle_loss(self, processes: list[Process]) -> None:
         async with self._lock:  # a next start waits, and so can't be mistaken for this one
             container = self.container or self.name
-            fate = await what_became(self._engine, container)
+            volume = self.name if self.spec.profile == "strict" else None
+            fate = await what_became(self._engine, container, volume)
             if fate.runs and not self._stopping and await self._resume(container, processes):
                 return
             if fate.runs:  # nobody could end what runs in it
@@ -293,7 +294,7 @@ class Instance(Place):
         self._roster.drop_survivors()
         end_all(processes, fate.reason, self._stopping or fate.message)
         if self.status == "running":
-            if fate.exists and fate.status == "stopped":
+            if fate.files and fate.status == "stopped":
                 self.saved()
             self.last_error = fate.message if fate.status == "error" else None
             self.move(fate.status)

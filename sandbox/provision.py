@@ -65,7 +65,7 @@ class Provider:
         labels = found["Config"].get("Labels") or {}
         if labels.get(containers.OWNER_LABEL) != self._owner:
             raise SandboxUnavailable(f"A container named {name} is not Duet's; remove it.")
-        if found["State"].get("Status") in ("dead", "removing"):
+        if found["State"].get("Status") in containers.GOING:
             await self._gone(found["Id"])
             return False
         # First: one in debt for CPU would take minutes to die.

@@ -18,7 +18,6 @@ from sandbox.registry import NOT_MET, Registry
 log = logging.getLogger(__name__)
 
 _DOWN: Final = ("exited", "created")
-_GOING: Final = ("removing", "dead")  # dead: a removal that did not get to its end
 MEET_AT_ONCE: Final = 8  # each costs the engine an attachment and an update
 ASK_AT_ONCE: Final = 16
 GONE: Final = "Its container was removed from outside, and its files with it."
@@ -41,7 +40,7 @@ class Reconciler:
         async with self._turn:
             known = {one.container for one in self._registry}
             listed = await self._engine.list(f"{containers.OWNER_LABEL}={self._owner}")
-            found = [one for one in listed if one["State"] not in _GOING]
+            found = [one for one in listed if one["State"] not in containers.GOING]
             await asyncio.gather(*(self._reap(one) for one in listed if one["State"] == "dead"))
             await asyncio.gather(*(self._guarded(container) for container in found))
             names = {name for one in found if (name := self._sandbox(one))}
