@@ -28,11 +28,11 @@ from server.running import (
     ExecConfig,
     author,
     content_of,
+    end_left,
     live,
     met_again,
     read_output,
     result_of,
-    short_id,
     started_fields,
     streams_of,
     unavailable,
@@ -161,12 +161,13 @@ class Execs:
     async def cancel(self, room_id: str, exec_id: str) -> None:
         """Ask for the end of a command and all it started; `exec.exited` tells when it came.
 
-        Of one that has ended, what it left running is ended. Raises UnknownExec.
+        Of one that has ended, what it left running is ended. Raises UnknownExec, Unavailable.
         """
         run = self._runs.get(exec_id)
+        sandbox = self._sandbox_of(room_id).id
         if run is not None and not run.ended:
             await run.cancel()
-        elif not await self._kill_children(room_id, exec_id) and run is None:
+        elif not await end_left(self._manager, sandbox, exec_id) and run is None:
             raise UnknownExec("There is no such running command.")
 
     async def children(self, room_id: str) -> list[dict[str, Any]]:
@@ -184,13 +185,6 @@ class Execs:
             }
             for child in found
         ]
-
-    async def _kill_children(self, room_id: str, exec_id: str) -> int:
-        try:
-            sandbox = self._sandbox_of(room_id).id
-            return await self._manager.kill_children(sandbox, short_id(exec_id))
-        except SandboxError:
-            return 0
 
     async def streams(self, exec_id: str) -> Collection[str]:
         """The names of the streams that an exec has printed to."""

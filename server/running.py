@@ -13,9 +13,15 @@ from typing import Any
 
 from protocol import names
 from protocol.commands import Exec
-from protocol.errors import UnknownExec
+from protocol.errors import Unavailable, UnknownExec
 from protocol.model import Participant
-from sandbox.errors import Detached, InvalidSpec, SandboxError, SandboxUnavailable
+from sandbox.errors import (
+    Detached,
+    InvalidSpec,
+    SandboxError,
+    SandboxUnavailable,
+    UnknownSandbox,
+)
 from sandbox.manager import Manager
 from sandbox.process import Process
 from sandbox.results import ExecResult
@@ -145,6 +151,19 @@ async def result_of(
         log.exception("an exec failed", exec=run.exec, incident=incident)
         message = f"Something went wrong on the server; incident {incident}."
         return _failed("internal_error", message, began, retryable=False)
+
+
+async def end_left(manager: Manager, sandbox: str, exec_id: str) -> int:
+    """End what a command that ended has left running; how many processes that was.
+
+    Raises Unavailable where the sandbox does not say.
+    """
+    try:
+        return await manager.kill_children(sandbox, short_id(exec_id))
+    except UnknownSandbox:
+        return 0
+    except SandboxError as error:
+        raise Unavailable(error.message, retry_after_ms=1000) from None
 
 
 async def met_again(

@@ -8,6 +8,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Awaitable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from protocol.codec import JSON
@@ -31,6 +32,7 @@ from server.running import (
     ExecConfig,
     author,
     content_of,
+    end_left,
     live,
     met_again,
     read_output,
@@ -135,9 +137,14 @@ class SoloExecs:
         started |= {} if request.key is None else {"key": request.key}
         started |= started_fields(by, request)
         await self._log.begin(exec_id, {**started, "ts": int(time.time() * 1000)})
-        first = await self._first(by, request, exec_id)
+        first = ""
+        try:
+            first = await self._first(by, request, exec_id)
+        finally:
+            if first != exec_id:
+                with suppress(DuetError):  # a later life finds that it never ran
+                    await self._log.drop(exec_id)
         if first != exec_id:
-            await self._log.drop(exec_id)
             return first
         audience = _Audience(started)
         run = self._begin(exec_id, sandbox.id, audience)
@@ -189,7 +196,12 @@ class SoloExecs:
 
     async def cancel(self, exec_id: str) -> None:
         """As `Execs.cancel`."""
-        await self.find(exec_id).cancel()
+        run = self._runs.get(exec_id)
+        sandbox = _space(exec_id).removeprefix(MARK)
+        if run is not None and not run.ended:
+            await run.cancel()
+        elif not await end_left(self._manager, sandbox, exec_id) and run is None:
+            raise UnknownExec("There is no such running command.")
 
     def live(self, sandbox: str) -> int:
         """How many commands run in a sandbox."""

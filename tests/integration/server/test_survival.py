@@ -233,6 +233,35 @@ async def test_an_end_without_a_room_that_nobody_saw_is_told_to_who_asks(start) 
         assert exited["stdout"] == "b\n"
 
 
+async def test_what_a_command_without_a_room_left_running_is_ended_by_its_cancel(start) -> None:
+    server = start()
+
+    async def left(wire) -> str:
+        look = "pgrep -fx 'sleep 9[57]' | wc -l"
+        exec_id = (await wire.ok("exec", sandbox="lab", command=look))["exec"]
+        return (await wire.exited(exec_id))["stdout"]
+
+    async with server.client(JSON, "Ada") as ada:
+        await ada.ok("sandbox.start", id="lab", instanceType="standard-1")
+        leaving = [
+            (await ada.ok("exec", sandbox="lab", command=f"setsid sleep {n} > /dev/null &"))["exec"]
+            for n in (95, 97)
+        ]
+        for exec_id in leaving:
+            assert (await ada.exited(exec_id))["ok"]
+        assert await left(ada) == "2\n"
+        await ada.ok("exec.cancel", exec=leaving[0])
+        assert await left(ada) == "1\n"
+        await end(server, "killed")
+    again = start()
+    async with again.client(JSON, "Ben") as ben:
+        await ben.ok("exec.cancel", exec=leaving[1])
+        assert await left(ben) == "0\n"
+        assert (await ben.refused("exec.cancel", exec=leaving[1]))["code"] == "unknown_exec"
+        nobody = "@nowhere.0123456789abcdef"
+        assert (await ben.refused("exec.cancel", exec=nobody))["code"] == "unknown_exec"
+
+
 async def ended(wire, exec_id: str) -> dict:
     """The end of a command without a room: of one that ended, with the answer to a read."""
     ack = await wire.ok("exec.read", exec=exec_id, at=0)
