@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sandbox.errors import SandboxLimit, SandboxUnavailable
+from sandbox.errors import EngineError, SandboxLimit, SandboxUnavailable
 from sandbox.manager import Manager, ManagerConfig
 from sandbox.spec import SandboxSpec
 from sandbox.startup import startup as process_of
@@ -73,6 +73,62 @@ async def test_an_idle_sandbox_is_saved_and_stopped_on_time(home):
     assert record.expected_stop_at is None
     assert [change.status for change in home.houses.changes][-2:] == ["stopping", "stopped"]
     assert await box.text("cat file") == "kept\n"
+
+
+@pytest.mark.parametrize("how", ["lease", "hand"])
+async def test_both_ways_to_stop_are_one_save_then_stop(home, monkeypatch, how):
+    manager = await home.manager()
+    box = Box(manager, spec(sleep_after=60, startup_command="echo mine > file"))
+    process, sink = await box.begin("sleep 100 & echo up")
+    await sink.until(b"up")
+    await process.wait()
+    asked, stop = [], manager.engine.stop
+
+    async def stopped(container, grace_s):
+        asked.append((container, grace_s, manager.get("one").status))
+        await stop(container, grace_s)
+
+    monkeypatch.setattr(manager.engine, "stop", stopped)
+    begin = len(home.houses.changes)
+    if how == "lease":
+        home.clock.now += 60
+        await manager.tick()
+    else:
+        await manager.kill("one")
+    assert asked == [((await box.inspect())["Id"], 1, "stopping")]
+    told = [(c.status, c.workspace_saved, c.expected_stop_at) for c in home.houses.changes[begin:]]
+    assert told == [("stopping", False, None), ("stopped", True, None)]
+    assert manager.get("one").last_error is None
+    assert (await box.inspect())["State"]["ExitCode"] == 0  # by its own runner, not by force
+    assert await box.text("cat file; pgrep -c sleep || true") == "mine\n0\n"
+
+
+async def test_a_save_that_fails_as_it_falls_asleep_is_told_and_tried_again(home, monkeypatch):
+    manager = await home.manager(saved_max_age_s=1, saved_max_bytes=1024**2)
+    box = Box(manager, spec(sleep_after=30))
+    await box.text("echo mine > file")
+
+    async def refuse(container, grace_s):
+        raise EngineError(500, "no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manager.engine, "stop", refuse)
+        home.clock.now += 30
+        await manager.tick()
+        record = manager.get("one")
+        assert (record.status, record.workspace_saved) == ("error", False)
+        assert "no space left" in record.last_error
+        home.clock.now += 10
+        await manager.tick()  # what is not saved is not removed, however old
+        assert await box.inspect() is not None
+        assert manager.get("one").status == "error"
+    home.clock.now += 30
+    await manager.tick()  # the minute is over, so it is met again
+    assert manager.get("one").status == "running"
+    await manager.tick()
+    record = manager.get("one")
+    assert (record.status, record.workspace_saved) == ("stopped", True)
+    assert not (await box.inspect())["State"]["Running"]
 
 
 async def test_what_goes_on_holds_it_open(home):

@@ -167,17 +167,34 @@ async def test_a_later_server_finds_what_an_earlier_left(houses, box_of):
 
 
 async def test_servers_do_not_touch_each_other_s(houses, box_of):
-    box = box_of()
+    """Of the same ids, running, stopped and spare: neither reconciles, ends or removes the other's."""
+    box, quiet = box_of(), box_of("quiet")
     await box.text("echo mine > file")
+    await quiet.text("echo kept > file")
+    await box.manager.kill("quiet")
+    process, sink = await box.begin("echo up; read line; echo still here", stdin=True)
+    await sink.until(b"up")
     other = Houses()
     try:
-        stranger = Box(await other.manager(), box.spec)
+        stranger = Box(await other.manager(pool=1), box.spec)
         assert stranger.manager.list() == []
         assert await stranger.text("ls") == ""
-        assert await box.text("cat file") == "mine\n"
+        for manager in (box.manager, stranger.manager):
+            await manager.reconcile()
+            await manager.tick()
+        assert [record.id for record in stranger.manager.list()] == ["one"]
+        assert {record.id for record in box.manager.list()} == {"one", "quiet"}
+        for id_ in ("one", "quiet"):
+            await stranger.manager.destroy(id_)
+        await stranger.manager.close(keep=False)
+        await box.manager.reconcile()
+        await process.write(b"\n")
+        assert (await process.wait()).ok
+        assert sink.stdout.endswith(b"still here\n")
     finally:
         await other.clean_up()
     assert await box.text("cat file") == "mine\n"
+    assert await quiet.text("cat file") == "kept\n"
 
 
 async def test_a_type_may_change_at_a_later_start(box_of):

@@ -43,10 +43,12 @@ async def test_the_openers_last_size_wins(pair, room) -> None:
     await ada.ok("exec.resize", exec=exec_id, cols=101, rows=37)
     resized = await ben.until("exec.resized")
     assert (resized["exec"], resized["cols"], resized["rows"]) == (exec_id, 101, 37)
+    for cols, rows in ((40, 10), (120, 50), (102, 38)):
+        await ada.ok("exec.resize", exec=exec_id, cols=cols, rows=rows)
     assert (await ben.refused("exec.resize", exec=exec_id, cols=40, rows=10))["code"] == "forbidden"
     assert (await ada.refused("exec.resize", exec=exec_id, cols=0, rows=10))["code"] == "invalid"
     await typed(ada, exec_id, "stty size; exit\n")
-    await seen(ben, exec_id, b"37 101")
+    await seen(ben, exec_id, b"38 102")
     plain = await ada.run(room, "sleep 95")
     assert (await ada.refused("exec.resize", exec=plain, cols=80, rows=24))["code"] == "invalid"
     await ada.ok("exec.cancel", exec=plain)
