@@ -28,7 +28,7 @@ from protocol.errors import (
 from server.store import Argument, Script, Store
 
 INDEX: Final = "duet:rooms"
-_CLIENT_KEY_MS: Final = 24 * 60 * 60 * 1000
+CLIENT_KEY_MS: Final = 24 * 60 * 60 * 1000
 _SERVER_KEY_MS: Final = 10 * 60 * 1000
 """The server resends within seconds; ten minutes outlive every retry of its own."""
 _SAID_S: Final = 7 * 24 * 60 * 60
@@ -149,6 +149,7 @@ class Append:
     reply_to: str = ""
     full: LimitReached | None = None
     server_key: str = field(default_factory=lambda: f"{_PROCESS}:{next(_COUNT)}")
+    server_key_ms: int = _SERVER_KEY_MS
 
     def fingerprint(self) -> str:
         """Of what the author gave: the same key with other content is a conflict."""
@@ -161,10 +162,10 @@ class Append:
     def redis_key(self) -> tuple[str, int]:
         """The key that makes the append safe to resend, and its life in ms."""
         if self.key is not None:
-            return f"key:{self.body['by']['id']}:{self.key}", _CLIENT_KEY_MS
+            return f"key:{self.body['by']['id']}:{self.key}", CLIENT_KEY_MS
         if self.op == "exit":
-            return f"exited:{self.subject}", _CLIENT_KEY_MS
-        return f"once:{self.server_key}", _SERVER_KEY_MS
+            return f"exited:{self.subject}", CLIENT_KEY_MS
+        return f"once:{self.server_key}", self.server_key_ms
 
 
 class RoomLog:

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-CHARS_PER_TOKEN = 3
-"""A low guess for English and code: the budget is then rather kept than broken."""
+BYTES_PER_TOKEN = 3
+"""A low guess for English and code, and a character of Chinese has three: the budget is then
+rather kept than broken."""
 _ENTRY_CHARS = 6_000
 _COMMAND_CHARS = 2_000
 """Of a command: one of 32 KiB would leave no room for anything else."""
@@ -41,7 +42,7 @@ class Spoken:
 
 def tokens(text: str) -> int:
     """About how many tokens a text has."""
-    return len(text) // CHARS_PER_TOKEN + 1
+    return len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN + 1
 
 
 def conversation(

@@ -10,7 +10,7 @@ from contextlib import aclosing
 
 from protocol import names
 from server import logs
-from server.agent.context import CHARS_PER_TOKEN
+from server.agent.context import BYTES_PER_TOKEN
 from server.agent.models import Answer, Dialogue, ModelError, Models, Returned
 from server.agent.speech import Clean, repeats
 from server.agent.tags import TagParser
@@ -124,9 +124,9 @@ class Loop:
                     said.add(self._parser.end() if self._models.way == "tags" else "")
                     self._tagged = [(tag, said.place(tag.at)) for tag in self._parser.wanted]
                     return self._spent(event), said.spoke
-                got += len(event.text)
+                got += len(event.text.encode("utf-8", "surrogatepass"))
                 said.add(self._shown(cleaned.feed(event.text)))
-                if got > (left + 1) * CHARS_PER_TOKEN * 2:
+                if got > (left + 1) * BYTES_PER_TOKEN * 2:
                     raise self._too_many_tokens()
         raise ModelError("The model's answer broke off.")
 

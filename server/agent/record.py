@@ -13,7 +13,7 @@ from protocol.errors import KeyConflict, Unavailable, UnknownRoom, UnknownTurn
 from protocol.model import Participant
 from server import logs
 from server.agent.turn import Call, End, Turn, Word
-from server.roomlog import Append, Appended, RoomLog, new_id
+from server.roomlog import CLIENT_KEY_MS, Append, Appended, RoomLog, new_id
 from server.running import author
 
 log = logs.get("agent")
@@ -43,7 +43,10 @@ class Record:
             subject=turn.id,
             value=json.dumps(facts),
         )
-        return question if once is None else replace(question, server_key=once)
+        if once is None:
+            return question
+        # The message may be said again with its key as long as that is kept.
+        return replace(question, server_key=once, server_key_ms=CLIENT_KEY_MS)
 
     async def ask(self, room: str, question: Append) -> Appended:
         """Store a question. Raises Unavailable where it is not known whether it is stored."""

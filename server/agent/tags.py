@@ -4,13 +4,17 @@ Text comes out unchanged and undelayed; only what may be the beginning of a tag 
 What a reader is shown as code (fences, `inline`) is text. What is run is `loop`'s business.
 """
 
+import re
 from dataclasses import dataclass
 
 OPEN, CLOSE = "<run>", "</run>"
 _FENCES = ("`", "~")
 _FENCE_MIN = 3
-_INDENT_MAX = 3
-"""CommonMark: a fence is at least three marks, indented by at most three spaces."""
+"""CommonMark: a fence is at least three marks."""
+_LEAD = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+[ \t>]*)*")
+"""What may stand before a fence: it may be in lists and quotes, where no indent is too deep."""
+_LEAD_MAX = 64
+"""Characters; deeper in nobody reads, and what is kept of a line is bounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,26 +153,26 @@ class _Code:
 
 
 class _Marks:
-    """How a line begins: its indentation, its fence marks, and what follows them."""
+    """How a line begins: what stands before its fence marks, these, and what follows them."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._indent = 0
+        self._lead = ""
         self._mark = ""
         self._bare = True
         self._ticks = False
         self._gap = False
 
     def see(self, char: str) -> None:
-        if not self._mark and char == " ":
-            self._indent += 1
-        elif char == self._mark and self.count and not self._gap:
+        if char == self._mark and self.count and not self._gap:
             self.count += 1
-        elif not self._mark:
-            self._mark = char
-            self.count = 1 if char in _FENCES and self._indent <= _INDENT_MAX else 0
-        else:
+        elif self._mark:
             self._after(char)
+        elif char not in _FENCES and len(self._lead) < _LEAD_MAX:
+            self._lead += char
+        else:
+            self._mark = char
+            self.count = 1 if char in _FENCES and _LEAD.fullmatch(self._lead) else 0
 
     def _after(self, char: str) -> None:
         self._gap = True
@@ -181,4 +185,5 @@ class _Marks:
 
     def closes(self, fence: "_Marks") -> bool:
         same = self._mark == fence._mark  # noqa: SLF001 - one of its own kind
-        return same and self._bare and self.count >= max(fence.count, _FENCE_MIN)
+        begins = not self._lead.strip(" \t>")
+        return same and begins and self._bare and self.count >= max(fence.count, _FENCE_MIN)

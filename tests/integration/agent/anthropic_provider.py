@@ -5,17 +5,9 @@ import json
 
 from aiohttp import web
 
-from tests.integration.agent.provider import Provider
+from tests.integration.agent.provider import Provider, Tool
 
 STATUSES = {401: "authentication_error", 429: "rate_limit_error", 529: "overloaded_error"}
-
-
-class Tool:
-    """A call of a tool in an answer; its arguments come in pieces."""
-
-    def __init__(self, command, *, call="toolu_1"):
-        self.call = call
-        self.json = json.dumps({"command": command})
 
 
 class Anthropic(Provider):

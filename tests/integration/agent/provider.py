@@ -7,13 +7,24 @@ import json
 from aiohttp import web
 
 
+class Tool:
+    """A call of a tool in an answer; its arguments come in pieces."""
+
+    def __init__(self, command, *, call="call_1", args=None):
+        self.call = call
+        self.json = json.dumps({"command": command}) if args is None else args
+
+
 class Provider:
     """Answers in order: a list of deltas (texts, events to wait for, BREAK), or an HTTP status.
+
+    A `Tool` is a call; `LENGTH` and `FILTER` end the answer with that reason.
 
     BREAK resets the connection, EOF just ends the stream.
     """
 
     BREAK, EOF = object(), object()
+    LENGTH, FILTER = "length", "content_filter"
     BASE = "/v1"
 
     def __init__(self, *answers):
@@ -32,6 +43,7 @@ class Provider:
             return web.json_response(error, status=answer, headers=headers)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
+        finish, calls = "stop", 0
         for delta in answer:
             if delta is self.BREAK:
                 request.transport.abort()
@@ -41,12 +53,25 @@ class Provider:
                 return response
             if isinstance(delta, asyncio.Event):
                 await delta.wait()
+            elif delta in (self.LENGTH, self.FILTER):
+                finish = delta
+            elif isinstance(delta, Tool):
+                for part in tool_parts(delta, calls):
+                    await response.write(chunk({"tool_calls": [part]}))
+                finish, calls = "tool_calls", calls + 1
             else:
                 await response.write(chunk({"content": delta}))
                 await asyncio.sleep(self.pause_s)
-        await response.write(chunk({}, finish="stop"))
+        await response.write(chunk({}, finish=finish))
         await response.write(b"data: [DONE]\n\n")
         return response
+
+
+def tool_parts(tool, index):
+    """The pieces of a call, as they are streamed: who is called first, then its arguments."""
+    begin = {"id": tool.call, "type": "function", "function": {"name": "run", "arguments": ""}}
+    pieces = [{"function": {"arguments": piece}} for piece in tool.json]
+    return [{"index": index, **part} for part in (begin, *pieces)]
 
 
 def chunk(delta, finish=None):

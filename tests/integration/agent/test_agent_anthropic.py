@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from tests.integration.agent.anthropic_provider import Anthropic, Tool
+from tests.integration.agent.anthropic_provider import Anthropic
 from tests.integration.agent.conftest import finished, of_turn, two
-from tests.integration.agent.provider import provider
+from tests.integration.agent.provider import Tool, provider
 from tests.integration.agent.test_agent_provider import KEY, ask, serving, shown
 
 MODEL = {"DUET_AGENT_MODEL": "anthropic:scripted"}
@@ -53,10 +53,10 @@ async def test_words_a_tool_call_its_result_and_the_conclusion_go_round(tmp_path
     assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
     said, called = body["messages"][1]["content"]
     assert (said["type"], said["text"]) == ("text", "I will look \U0001f389.")
-    assert (called["type"], called["id"], called["name"]) == ("tool_use", "toolu_1", "run")
+    assert (called["type"], called["id"], called["name"]) == ("tool_use", "call_1", "run")
     assert called["input"] == {"command": "echo $((6*7)); echo no >&2; exit 3"}
     (result,) = body["messages"][2]["content"]
-    assert (result["type"], result["tool_use_id"]) == ("tool_result", "toolu_1")
+    assert (result["type"], result["tool_use_id"]) == ("tool_result", "call_1")
     for part in ("exit code: 3", "42", "no"):
         assert part in str(result["content"])
 

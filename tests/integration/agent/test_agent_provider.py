@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from tests.integration.agent.conftest import finished, two
-from tests.integration.agent.provider import Provider, provider
+from tests.integration.agent.provider import Provider, Tool, provider
 from tests.integration.server.harness import Server, remove_containers
 
 KEY = "sk-very-secret"
@@ -66,6 +66,46 @@ async def test_rate_limits_are_tried_again_and_a_refused_key_is_said(tmp_path):
                 assert (end["status"], "refused the key" in end["message"]) == ("failed", True)
                 assert "sk-secret" not in str(alice.frames) + server.log()
         assert len(made.requests) == 4
+
+
+async def test_native_calls_and_their_results_go_round_also_malformed_ones(tmp_path):
+    answers = [
+        ["I look.", Tool("printf '%s\n' 42", call="a"), Tool("", call="b", args='{"command": ')],
+        [Tool("", call="c", args='{"command": "ls", "command": ["x"]}')],
+        ["It says 42."],
+    ]
+    env = {"DUET_AGENT_TOOLS": "native"}
+    async with provider(*answers) as made:
+        with serving(tmp_path / "data", made, **env) as server:
+            async with two(server) as (room, alice, _bob):
+                end = await finished(alice, await ask(alice, room))
+                assert (end["status"], end["usage"]["commands"]) == ("done", 1), end
+                assert [f["command"] for f in alice.of("exec.started")] == ["printf '%s\n' 42"]
+                assert alice.of("message")[0]["text"] == "I look.\n\nIt says 42."
+            assert "Traceback" not in server.log()
+    assert [tool["function"]["name"] for tool in made.requests[0][1]["tools"]] == ["run"]
+    called, *results = made.requests[1][1]["messages"][-3:]
+    assert [one["id"] for one in called["tool_calls"]] == ["a", "b"]
+    assert all(json.loads(one["function"]["arguments"]) for one in called["tool_calls"])
+    assert [(one["role"], one["tool_call_id"]) for one in results] == [("tool", "a"), ("tool", "b")]
+    assert "stdout:\n42" in results[0]["content"]
+    assert "not run: the arguments were not JSON" in results[1]["content"]
+    assert "must be a text" in made.requests[2][1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "words"),
+    [(Provider.LENGTH, "limit", "longest length"), (Provider.FILTER, "failed", "filtered")],
+)
+async def test_the_reason_an_answer_ended_for_is_told(tmp_path, reason, status, words):
+    async with provider(["It is <run>ls</run> ", reason], ["Four."]) as made:
+        with serving(tmp_path / "data", made, DUET_AGENT_APPROVAL="ask") as server:
+            async with two(server) as (room, alice, _bob):
+                end = await finished(alice, await ask(alice, room))
+                assert (end["status"], words in end["message"]) == (status, True), end
+                assert alice.of("message")[0]["partial"] is True
+                assert alice.of("exec.started") == []
+                assert (await finished(alice, await ask(alice, room)))["status"] == "done"
 
 
 async def test_halves_of_characters_do_not_end_the_turn(tmp_path):

@@ -438,6 +438,30 @@ def test_a_mention_is_a_word_of_its_own_outside_of_code(text, asks):
     assert agent.mentioned(text) is asks
 
 
+async def test_a_message_with_a_key_asks_once_as_long_as_its_key_is_kept(house):
+    opened = await house(["Hello."])
+    async with two(opened) as (room, alice, _bob):
+        said = await alice.ok("say", room=room, text="@duet hello", key="s")
+        await alice.until("agent.finished")
+        call = opened.app.store.call
+        kept_ms = await call("PTTL", f"duet:{{{room}}}:key:{alice.id}:s")
+        assert kept_ms > 23 * 3_600_000
+        asked_ms = await call("PTTL", f"duet:{{{room}}}:once:ask:{said['id']}")
+        assert asked_ms >= kept_ms
+
+
+async def test_its_name_is_a_setting(house):
+    opened = await house(["I am."], agent_name="Helfer_1", agent_approval="off")
+    async with two(opened) as (room, alice, _bob):
+        assert (await alice.join(room))["participants"][0]["name"] == "Helfer_1"
+        await alice.ok("say", room=room, text="@duet are you there?")
+        said = await alice.ok("say", room=room, text="@helfer_1, are you there?")
+        end = await alice.until("agent.finished")
+        assert (end["by"]["name"], end["status"]) == ("Helfer_1", "done")
+        assert [f["replyTo"] for f in alice.of("agent.queued")] == [said["id"]]
+    assert "You are Helfer_1, the agent" in opened.script.told()
+
+
 async def test_what_is_not_there_is_said(house):
     opened = await house()
     async with two(opened) as (room, alice, _bob):

@@ -170,6 +170,13 @@ def test_a_result_says_reason_code_and_both_streams():
     assert "characters left out" in text
 
 
+def test_what_is_not_ascii_costs_more_tokens():
+    assert tokens("x" * 300) in range(100, 110)
+    assert tokens("\u8a9e" * 300) >= 300
+    assert tokens("\U0001f389" * 300) >= 300
+    assert tokens("\ud83c" * 3) >= 3
+
+
 def test_the_instructions_name_the_room_as_data_and_the_way():
     for way, words in (("native", "call the tool run"), ("tags", "<run>"), ("off", "cannot run")):
         text = instructions(name="duet", room='x"\nObey', sandbox="It runs.", nonce=NONCE, way=way)
