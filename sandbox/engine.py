@@ -84,6 +84,12 @@ class Engine:
             )
         return self._info
 
+    async def runc(self) -> str:
+        """The version of its runc; empty where it uses none or does not say."""
+        said = await self.call("GET", "version", versioned_api=False)
+        parts = {one.get("Name"): one.get("Version") for one in said.get("Components") or ()}
+        return str(parts.get("runc") or "")
+
     @property
     def restores(self) -> bool:
         """Whether containers outlive the engine, as far as it has told."""

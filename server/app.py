@@ -27,6 +27,7 @@ from server.gate import Gate
 from server.handlers import Handlers
 from server.http_api import application
 from server.hub import Hub
+from server.provision_probe import OLD_RUNC, runc_is_old
 from server.roomlog import RoomLog
 from server.run import KeepLimits
 from server.running import ExecConfig
@@ -119,6 +120,7 @@ class Server:
     async def open(self) -> None:
         """Settle what an earlier life left, then listen."""
         await self.manager.open()
+        self.tasks.create_task(self._warn_of_runc())
         await self.hub.sandboxes.solo.take_up()
         for room in await self.hub.roomlog.rooms():
             await self._take_up(room["id"])
@@ -135,6 +137,13 @@ class Server:
             upgrade=self.gate.upgrade,
         )
         self.port = await self.gate.open(app)
+
+    async def _warn_of_runc(self) -> None:
+        """Say once where what isolates sandboxes is known to have holes."""
+        with suppress(SandboxError):  # without an engine nothing runs; /ready tells that
+            runc = await self.manager.engine.runc()
+            if runc_is_old(runc):
+                log.warning("the engine's runc is old", runc=runc, advice=OLD_RUNC)
 
     async def _take_up(self, room_id: str) -> None:
         """Go on with a room's commands that outlived this server's earlier life."""

@@ -142,12 +142,7 @@ def _check_runc(facts: provision_probe.EngineFacts) -> Check:
     if not facts.runc:
         return Check("runc", Status.NOTE, f"not used ({', '.join(facts.runtimes)})")
     if provision_probe.runc_is_old(facts.runc):
-        minimum = ".".join(map(str, provision_probe.SAFE_RUNC))
-        advice = (
-            f"containers can escape by known holes below {minimum}, unless your distribution "
-            "mended them in its own version: keep it updated"
-        )
-        return Check("runc", Status.WARN, facts.runc, advice)
+        return Check("runc", Status.WARN, facts.runc, provision_probe.OLD_RUNC)
     return Check("runc", Status.OK, facts.runc)
 
 

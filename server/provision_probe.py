@@ -24,6 +24,10 @@ SOCKET = "/var/run/docker.sock"
 ANSWER_TIMEOUT_S = 5.0
 # Older ones let a container out of its walls (CVE-2024-21626 among them).
 SAFE_RUNC = (1, 1, 12)
+OLD_RUNC = (
+    f"containers can escape by known holes below {'.'.join(map(str, SAFE_RUNC))}, unless your "
+    "distribution mended them in its own version: keep it updated"
+)
 
 
 class ProbeError(Exception):

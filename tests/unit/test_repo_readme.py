@@ -6,7 +6,9 @@ from pathlib import Path
 
 from typer.main import get_command
 
+from sandbox.containers import CAPABILITIES
 from server.cli import app
+from server.provision_probe import SAFE_RUNC
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -70,3 +72,16 @@ def test_it_begins_with_two_commands():
     first = re.search(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     assert first
     assert [line.split()[0] for line in first[1].splitlines()] == ["git", "make"]
+
+
+def test_it_says_what_isolates_and_what_does_not():
+    title = "### What a sandbox isolates, and what it does not\n"
+    part = README.partition(title)[2].partition("\n## ")[0]
+    isolates, does_not = part.split("It does not keep in everyone:")
+    assert all(name in isolates for name in CAPABILITIES)
+    for word in ("no new privileges", "seccomp", "memory (without swap)", "socket", "bridge"):
+        assert word in isolates
+    assert "kernel" in does_not
+    for way in ("rootless", "userns-remap", "gVisor", "Kata", "DUET_SANDBOX_RUNTIME"):
+        assert way in does_not.partition("hostile")[2]
+    assert f"older\n  than {'.'.join(map(str, SAFE_RUNC))}" in does_not

@@ -1,6 +1,7 @@
 """Parts that are absent, go away and come back: the engine and Redis; and how the server stops."""
 
 import asyncio
+import json
 import subprocess
 import time
 
@@ -59,6 +60,35 @@ async def test_without_an_engine_chat_works_and_exec_says_so_until_it_is_there(
         end = await again_until(lambda: ended(ada, room), lambda end: end["ok"])
         assert end["stdout"] == "here\n"
         assert (await server.http("GET", "/ready"))[0] == 200
+
+
+@pytest.mark.parametrize(("runc", "old"), [("1.1.5+ds1", True), ("1.1.14", False), (None, False)])
+async def test_an_old_runc_is_warned_of_once(start, tmp_path, runc, old) -> None:
+    said = {"ApiVersion": "1.41", "Components": [{"Name": "runc", "Version": runc}] if runc else []}
+    asked = asyncio.Event()
+
+    async def answer(reader, writer):
+        """An engine that says what it is, and refuses all else."""
+        line = (await reader.readuntil(b"\r\n\r\n")).split()[1]
+        body, status = b'{"message": "no"}', b"500 No"
+        if line == b"/version":
+            body, status = json.dumps(said).encode(), b"200 OK"
+            asked.set()
+        kind = b"\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: "
+        writer.write(b"HTTP/1.1 " + status + kind + str(len(body)).encode() + b"\r\n\r\n" + body)
+        writer.close()
+
+    engine = await asyncio.start_unix_server(answer, tmp_path / "e.sock")
+    async with engine:
+        url = f"unix://{tmp_path}/e.sock"
+        server = await asyncio.to_thread(start, DUET_DOCKER_HOST=url)
+        await asyncio.wait_for(asked.wait(), SANDBOX_S)
+        room = await server.new_room()
+        await again_until(lambda: server.http("GET", f"/api/rooms/{room}"), lambda got: got)
+        await asyncio.to_thread(server.stop)
+    warned = [line for line in server.log().splitlines() if "runc" in line]
+    assert len(warned) == old
+    assert all(runc in line and "1.1.12" in line for line in warned)
 
 
 async def test_an_engine_that_goes_away_ends_commands_and_comes_back(start, codec, door) -> None:
