@@ -117,7 +117,8 @@ class Loop:
         cleaned = Clean(keep_nul=True)
         got = 0
         self._short = left < self._models.answer_tokens
-        stream = self._models.ask(dialogue, min(self._models.answer_tokens, left))
+        allowed = min(self._models.answer_tokens, left)
+        stream = self._models.ask(dialogue, allowed)
         async with aclosing(stream) as events:
             async for event in events:
                 if isinstance(event, Answer):
@@ -126,8 +127,8 @@ class Loop:
                     return self._spent(event), said.spoke
                 got += len(event.text.encode("utf-8", "surrogatepass"))
                 said.add(self._shown(cleaned.feed(event.text)))
-                if got > (left + 1) * BYTES_PER_TOKEN * 2:
-                    raise self._too_many_tokens()
+                if got > (allowed + 1) * BYTES_PER_TOKEN * 2:
+                    raise self._cut()
         raise ModelError("The model's answer broke off.")
 
     def _shown(self, delta: str) -> str:
@@ -144,11 +145,14 @@ class Loop:
 
     def _at_its_length(self, answer: Answer) -> TurnOver | None:
         """The limit that an answer has reached, of the turn's tokens or its own."""
-        if self._turn.usage.tokens > self._limits.tokens or (answer.cut and self._short):
+        if self._turn.usage.tokens > self._limits.tokens:
             return self._too_many_tokens()
-        if answer.cut:
-            return TurnOver(End("limit", "The model's answer was cut at its longest length."))
-        return None
+        return self._cut() if answer.cut else None
+
+    def _cut(self) -> TurnOver:
+        if self._short:
+            return self._too_many_tokens()
+        return TurnOver(End("limit", "The model's answer was cut at its longest length."))
 
     def _too_many_tokens(self) -> TurnOver:
         return at_limit(f"its {self._limits.tokens} tokens", "TOKENS")

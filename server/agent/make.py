@@ -33,6 +33,7 @@ async def open_models(settings: Settings, stack: AsyncExitStack) -> Models | Non
         await local.open()
         models = make("openai:smollm2", base_url=local.url, api_key=local.key, tools="tags")
         models.answer_tokens = LOCAL_ANSWER_TOKENS
+        models.tells_length = True
         models.small = True
         return models
     key = settings.agent_api_key

@@ -138,6 +138,8 @@ class Models:
         self._model = model
         self.way = way
         self.answer_tokens = answer_tokens
+        self.tells_length = True
+        """The model is asked for no more than an answer's tokens; where not, `loop` counts."""
         self.small = False
         """It follows no rules: it is given examples (see `small`)."""
         self._whole = whole
@@ -176,9 +178,10 @@ class Models:
         yield self._answer(response, dialogue)
 
     def _settings(self, max_tokens: int) -> "ModelSettings":
-        if self.small:  # what is likely is bad enough
-            return {"max_tokens": max_tokens, "temperature": 0.0}
-        return {"max_tokens": max_tokens}
+        settings: ModelSettings = {"max_tokens": max_tokens} if self.tells_length else {}
+        if self.small:
+            settings["temperature"] = 0.0  # what is likely is bad enough
+        return settings
 
     def _answer(self, response: "m.ModelResponse", dialogue: Dialogue) -> Answer:
         from pydantic_ai import messages as m  # noqa: PLC0415 - only with a model
@@ -327,7 +330,10 @@ def make(name: str, *, base_url: str | None, api_key: str | None, tools: str) ->
     if tools == "auto" and base_url is not None and provider.startswith("openai"):
         native = False
     whole: Told = "reason" if provider == "anthropic" else "reason or tokens"
-    return Models(made, way="native" if native else "tags", whole=whole)
+    models = Models(made, way="native" if native else "tags", whole=whole)
+    # A server of one's own may refuse what its model's window cannot hold beside the question.
+    models.tells_length = base_url is None or provider == "anthropic"
+    return models
 
 
 def _make(provider: str, model: str, base_url: str | None, api_key: str | None) -> "Model":

@@ -242,6 +242,22 @@ class Cut:
         yield Answer([], 10, 20, **self.ended)
 
 
+class Endless(Cut):
+    """A model that goes on in a command that nobody sees, however long it is allowed to be."""
+
+    async def ask(self, _dialogue, max_tokens):
+        yield Text("It is <run>")
+        while True:
+            yield Text("xy\u8a9e")
+
+
+@pytest.mark.parametrize(("limit", "words"), [(10**6, "longest length"), (500, "MAX_TOKENS")])
+async def test_an_endless_command_is_cut_while_it_comes(limit, words):
+    played = await play(models=Endless(), limits=replace(LIMITS, tokens=limit))
+    assert (played.end.status, played.text, played.floor.ran) == ("limit", "It is ", [])
+    assert words in played.end.message
+
+
 @pytest.mark.parametrize(
     ("limit", "allowed", "words"), [(10_000, 1_000, "longest length"), (500, None, "MAX_TOKENS")]
 )

@@ -20,7 +20,9 @@ from server.settings import Settings
     ],
 )
 def test_each_provider_has_a_good_way(name, base_url, tools, way):
-    assert make(name, base_url=base_url, api_key="k", tools=tools).way == way
+    models = make(name, base_url=base_url, api_key="k", tools=tools)
+    assert models.way == way
+    assert models.tells_length is (base_url is None or name.startswith("anthropic"))
 
 
 @pytest.mark.parametrize(
