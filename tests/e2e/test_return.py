@@ -1,6 +1,7 @@
 """The connection goes and comes back; what was sent meanwhile is there once."""
 
 import json
+import time
 
 import pytest
 import pytest_asyncio
@@ -12,6 +13,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 GONE = "WebSocket connection to|ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE"
 """What Chromium says on the console while there is no server."""
+LATE_S = 6.0
+"""A lease is looked at each second, and a stop takes one; the rest is for a busy machine."""
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -130,3 +133,22 @@ async def test_without_an_engine_the_page_says_what_is_missing(own, arrive):
     await expect(card.at("exec-reason")).to_contain_text("Docker")
     await ada.say("chat works")
     await expect(ada.message("chat works")).to_be_visible()
+
+
+async def test_tabs_left_open_let_the_sandbox_sleep_on_time(own, arrive):
+    server = own(DUET_ROOM_SLEEP_AFTER="4s")
+    room = await server.new_room()
+    path = f"/r/{room}"
+    ada, ben = await arrive("Ada", path, at=server), await arrive("Ben", path, at=server)
+    await (await ada.run("echo kept > file")).is_now("ok")
+    _, told = await server.http("GET", f"/api/rooms/{room}")
+    stop_at_s = told["sandbox"]["expectedStopAt"] / 1000
+    for step in range(10):  # what a tab sends while somebody looks, scrolls and begins to write
+        await ben.page.mouse.move(100 + step, 100)
+        await ben.page.mouse.wheel(0, 50)
+        await ben.input.press_sequentially("a")
+        await ada.page.evaluate("window.dispatchEvent(new Event('focus'))")
+    for one in (ada, ben):
+        await expect(one.at("sandbox")).to_have_attribute("data-status", "stopped")
+    assert -0.1 < time.time() - stop_at_s < LATE_S
+    await (await ada.run("cat file")).prints("kept")

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from server.frontdoor import IDLE_S
 from tests.integration.server.harness import JSON, SANDBOX_S
 
 
@@ -40,11 +41,16 @@ async def test_an_open_page_does_not_keep_a_sandbox_awake_and_it_is_found_as_it_
 
 
 async def test_a_silent_command_outlives_every_idle_setting(start) -> None:
-    server = start(DUET_ROOM_SLEEP_AFTER="1s")
+    """The lease, the silence of a session, and what a request's body may wait, all of them."""
+    server = start(DUET_ROOM_SLEEP_AFTER="1s", DUET_SILENT_S="2")
     room = await server.new_room()
+    command, limit_ms = f"sleep {IDLE_S + 1:g}; exit 3", 60_000
     async with server.client(JSON, "Ada") as ada:
         await ada.join(room)
-        exec_id = await ada.run(room, "sleep 6; exit 3", timeoutMs=60_000)
+        exec_id = await ada.run(room, command, timeoutMs=limit_ms)
+        path, body = f"/api/rooms/{room}/sandbox/exec", {"cmd": command, "timeoutMs": limit_ms}
+        status, answer = await server.http("POST", path, body)
+        assert (status, answer["result"]["exitCode"]) == (200, 3)
         exited = await ada.exited(exec_id)
         assert (exited["reason"], exited["exitCode"]) == ("command_failed", 3)
         await stopped(ada, len(ada.frames) - 1)
