@@ -12,18 +12,17 @@ USED = "cat /sys/fs/cgroup/memory/memory.usage_in_bytes /sys/fs/cgroup/memory.cu
 TRIES = 40
 
 
-async def squeeze(box):
-    """Lower the limit to what is used, as somebody at a shell would."""
+async def squeeze(box, limit):
+    """Lower the limit to what is used, as somebody at a shell would; what it is now."""
     found = await box.inspect()
-    limit = int(await box.text(USED)) + 4 * MIB
-    for step in range(TRIES):
-        wanted = str(limit - step * MIB // 2)
+    for wanted in range(limit, 0, -MIB // 4):
         process = await asyncio.create_subprocess_exec(
             "docker", "update", f"--memory={wanted}", f"--memory-swap={wanted}", found["Id"],
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         if await process.wait():
-            return
+            return wanted + MIB // 4
+    return MIB
 
 
 async def test_each_command_has_its_one_end_and_the_next_works(houses, box_of):
@@ -35,10 +34,11 @@ async def test_each_command_has_its_one_end_and_the_next_works(houses, box_of):
     for _, sink in begun:
         await sink.until(b"up")
     first = (await box.inspect())["State"]["StartedAt"]
-    await squeeze(box)
+    limit = int(await box.text(USED)) + 4 * MIB
     for _ in range(TRIES):  # until there is nothing left to kill for it but the runner
         if box.manager.get("one").status != "running":
             break
+        limit = await squeeze(box, limit)
         with suppress(SandboxUnavailable):
             await asyncio.wait_for(box.run("head -c 1M /dev/zero | tail -c 1M | wc -c"), 20)
     else:
