@@ -32,11 +32,16 @@ class Dockerd:
         config = self.folder / "containerd.toml"
         config.write_text(CONTAINERD.format(folder=self.folder))
         # A network namespace of its own: an engine without a bridge removes the host's docker0.
-        self._containerd = await self._run("unshare", "--net", "containerd", "--config", config)
+        # The process is in it only once `unshare` has run, which its first line tells.
+        told = 'echo && exec containerd --config "$0" >&2'
+        unshared = ("unshare", "--net", "sh", "-c", told, config)
+        self._containerd = await self._run(*unshared, stdout=subprocess.PIPE)
+        async with asyncio.timeout(UP_S):
+            assert await self._containerd.stdout.readline(), (self.folder / "log").read_text()
 
-    async def _run(self, *argv):
+    async def _run(self, *argv, stdout=None):
         with (self.folder / "log").open("ab") as log:
-            return await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log)
+            return await asyncio.create_subprocess_exec(*argv, stdout=stdout or log, stderr=log)
 
     async def start(self, *, live_restore):
         """Returns once it answers."""
