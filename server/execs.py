@@ -29,6 +29,7 @@ from server.running import (
     author,
     content_of,
     end_left,
+    left_by,
     live,
     met_again,
     read_output,
@@ -172,19 +173,7 @@ class Execs:
 
     async def children(self, room_id: str) -> list[dict[str, Any]]:
         """What ended commands left running in a room's sandbox."""
-        try:
-            found = await self._manager.children(self._sandbox_of(room_id).id)
-        except SandboxError:
-            return []
-        return [
-            {
-                "exec": f"{room_id}.{child.exec}",
-                "pid": child.pid,
-                "command": child.command,
-                "startedTs": child.started_ms,
-            }
-            for child in found
-        ]
+        return await left_by(self._manager, self._sandbox_of(room_id).id, room_id)
 
     async def streams(self, exec_id: str) -> Collection[str]:
         """The names of the streams that an exec has printed to."""

@@ -22,7 +22,7 @@ from protocol.model import (
     RoomId,
     Str,
 )
-from server import logs
+from server import execlists, logs
 from server.agent import reply
 from server.agent.turns import Agent
 from server.frontdoor import IDLE_S
@@ -128,6 +128,7 @@ def application(
             web.post("/api/rooms/{room}/cleanup", api.cleanup),
             web.get("/api/sandboxes", api.sandboxes),
             web.post("/api/sandboxes", api.start_sandbox),
+            web.get("/api/sandboxes/{sandbox}/execs", api.sandbox_execs),
             web.post("/api/sandboxes/{sandbox}/exec", api.execute),
             web.delete("/api/sandboxes/{sandbox}", api.end_sandbox),
             web.get("/assets/{file:.+}", page.file),
@@ -190,10 +191,7 @@ class _Api:
         return web.json_response(page)
 
     async def execs(self, request: web.Request) -> web.Response:
-        room_id = _room(request)
-        found = await recent_execs(self._hub, room_id)
-        children = await self._hub.execs.children(room_id)
-        return web.json_response({"execs": found, "children": children})
+        return web.json_response(await execlists.of_room(self._hub, _room(request)))
 
     async def message(self, request: web.Request) -> web.Response:
         said = await _body(request, MessageRequest)
@@ -239,6 +237,10 @@ class _Api:
         fields = await found.done
         return _failure(fields) or web.json_response(_whole(fields, found))
 
+    async def sandbox_execs(self, request: web.Request) -> web.Response:
+        name = request.match_info["sandbox"]
+        return web.json_response(await execlists.of_sandbox(self._hub.sandboxes, name))
+
     async def end_sandbox(self, request: web.Request) -> web.Response:
         name = request.match_info["sandbox"]
         purge = _PURGE.get(request.query.get("purge", "").lower())
@@ -249,22 +251,6 @@ class _Api:
             await self._hub.sandboxes.destroy(name, None)
             return web.json_response({"destroyed": True, "id": name})
         return web.json_response(await self._hub.sandboxes.kill(name, None))
-
-
-async def recent_execs(hub: Hub, room_id: str) -> list[dict[str, Any]]:
-    """Running execs and those that ended within the newest page of the log, oldest first."""
-    page = await hub.page(room_id, before=None, after=None, limit=names.HISTORY_PAGE_MAX)
-    found: dict[str, dict[str, Any]] = {
-        exec_id: {"started": running.started.event(), "running": True}
-        for exec_id, running in (await hub.roomlog.running(room_id)).items()
-    }
-    for event in page["events"]:
-        if event["type"] == "exec.started":
-            found.setdefault(event["exec"], {"running": False})["started"] = event
-        elif event["type"] == "exec.exited":
-            found.setdefault(event["exec"], {})["exited"] = event
-            found[event["exec"]]["running"] = False
-    return [{"exec": exec_id, **facts} for exec_id, facts in found.items()]
 
 
 def _whole(fields: dict[str, Any], run: Run) -> dict[str, Any]:

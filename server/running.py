@@ -166,6 +166,23 @@ async def end_left(manager: Manager, sandbox: str, exec_id: str) -> int:
         raise Unavailable(error.message, retry_after_ms=1000) from None
 
 
+async def left_by(manager: Manager, sandbox: str, space: str) -> list[dict[str, Any]]:
+    """What ended commands left running in a sandbox, whose execs' ids begin with `space`."""
+    try:
+        found = await manager.children(sandbox)
+    except SandboxError:
+        return []
+    return [
+        {
+            "exec": f"{space}.{child.exec}",
+            "pid": child.pid,
+            "command": child.command,
+            "startedTs": child.started_ms,
+        }
+        for child in found
+    ]
+
+
 async def met_again(
     manager: Manager, sandbox: str, run: Run, ends: Mapping[str, int]
 ) -> Process | None:

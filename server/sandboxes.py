@@ -128,19 +128,24 @@ class Sandboxes:
         self, raw: str, by: Participant, request: Exec, listener: Listener | None
     ) -> Run | str:
         """Run a command in a sandbox that was started. Raises UnknownSandbox, Invalid."""
-        name = _named(raw)
-        if name.startswith(ROOM_PREFIX):
-            message = "This sandbox belongs to a room; run the command in the room."
-            raise Invalid(message, details={"sandbox": [message]})
-        record = self._manager.get(name)
-        if record is None:
-            raise _unknown(raw)
-        refused = None
+        record = self.without_room(raw)
+        name, refused = record.id, None
         if record.status not in _ACTIVE:
             refused = f"The sandbox {name!r} does not run ({record.status}); start it first."
         self._watch(name, listener)
         spec = SandboxSpec(id=name, image=record.image, instance_type=record.instance_type)
         return await self.solo.start(spec, by, request, listener, refused=refused)
+
+    def without_room(self, raw: str) -> SandboxRecord:
+        """The record of a sandbox that is no room's. Raises UnknownSandbox, Invalid."""
+        name = _named(raw)
+        if name.startswith(ROOM_PREFIX):
+            message = "This sandbox belongs to a room; its commands are run and listed there."
+            raise Invalid(message, details={"sandbox": [message]})
+        record = self._manager.get(name)
+        if record is None:
+            raise _unknown(raw)
+        return record
 
     # Who is told
 

@@ -33,6 +33,7 @@ from server.running import (
     author,
     content_of,
     end_left,
+    left_by,
     live,
     met_again,
     read_output,
@@ -54,10 +55,11 @@ _KEY_S = 24 * 60 * 60
 class _Audience:
     """The sessions that asked, as a run's place; none where it was asked over HTTP.
 
-    `started` is the frame of its start, `exited` its end once that was told.
+    `begun` is its start, `started` the frame of that, `exited` its end once that was told.
     """
 
     def __init__(self, started: Mapping[str, Any]) -> None:
+        self.begun = started
         self.started = Outgoing(started)
         self.exited: Mapping[str, Any] | None = None
         self.listeners: set[Listener] = set()
@@ -202,6 +204,18 @@ class SoloExecs:
             await run.cancel()
         elif not await end_left(self._manager, sandbox, exec_id) and run is None:
             raise UnknownExec("There is no such running command.")
+
+    async def children(self, sandbox: str) -> list[dict[str, Any]]:
+        """What ended commands left running in it."""
+        return await left_by(self._manager, sandbox, MARK + sandbox)
+
+    def running(self, sandbox: str) -> list[dict[str, Any]]:
+        """The commands that run in it, the oldest first."""
+        return [
+            {"exec": run.exec, "started": run.place.begun, "running": True}
+            for run in self._runs.values()
+            if run.space == MARK + sandbox and not run.ended and isinstance(run.place, _Audience)
+        ]
 
     def live(self, sandbox: str) -> int:
         """How many commands run in a sandbox."""

@@ -117,14 +117,19 @@ def terminate_tree(leader: int, slot: int) -> None:
 
 
 def describe(pid: int) -> dict[str, Any]:
-    """Its command line as far as it is short, and its start in ms since the epoch."""
+    """Its command line as far as it is short, and its start in ms since the epoch.
+
+    One that is just becoming another program has no command line: then its name, in brackets.
+    """
     command, ticks = b"", 0
     with suppress(OSError, ValueError, IndexError):  # it may be gone by now
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             command = file.read(COMMAND_BYTES)
         with open(f"/proc/{pid}/stat", "rb") as file:
-            ticks = int(file.read().rpartition(b")")[2].split()[19])
-    text = command.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
+            head, _, rest = file.read().rpartition(b")")
+        command = command.strip(b"\0") or b"[" + head.partition(b"(")[2] + b"]"
+        ticks = int(rest.split()[19])
+    text = command.replace(b"\0", b" ").decode(errors="replace")
     up_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     return {"pid": pid, "cmd": text, "at": round((time.time() - up_s) * 1000)}
 

@@ -208,3 +208,32 @@ async def test_a_saved_workspace_goes_at_its_age_and_it_is_said(start) -> None:
         )
         assert told["workspaceSaved"] is False
         assert "kept for 3 seconds" in told["lastError"]
+
+
+async def test_what_runs_without_a_room_and_what_it_left_are_listed(server) -> None:
+    path = "/api/sandboxes/busy/execs"
+    assert (await server.http("GET", path))[0] == 404
+    assert (await server.http("GET", "/api/sandboxes/sandbox-x/execs"))[0] == 400
+    async with server.client(JSON, "Ada") as ada:
+        await ada.ok("sandbox.start", id="busy", image="debian")
+        run = {"sandbox": "busy", "command": "setsid sleep 89 > /dev/null & echo left"}
+        over = (await ada.ok("exec", **run))["exec"]
+        assert (await ada.exited(over))["stdout"] == "left\n"
+        going = (await ada.ok("exec", sandbox="busy", command="echo on; sleep 88"))["exec"]
+        await ada.printed(going, b"on\n")
+        async with asyncio.timeout(SANDBOX_S):
+            while True:  # until what was left has become the program that it is to be
+                status, body = await server.http("GET", "/api/sandboxes/BUSY/execs")
+                assert status == 200
+                if [child["command"] for child in body["children"]] == ["sleep 89"]:
+                    break
+        (listed,) = body["execs"]
+        assert (listed["exec"], listed["running"]) == (going, True)
+        assert listed["started"]["command"] == "echo on; sleep 88"
+        (child,) = body["children"]
+        assert child["exec"] == over
+        await ada.ok("exec.cancel", exec=over)
+        await ada.ok("exec.cancel", exec=going)
+        await ada.exited(going)
+        assert (await server.http("GET", path))[1] == {"execs": [], "children": []}
+        await ada.ok("sandbox.destroy", id="busy")

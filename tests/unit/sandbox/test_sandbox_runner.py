@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 
 import pytest
 from hypothesis import given
@@ -288,6 +289,17 @@ def test_a_tag_is_never_the_default():
 
 def test_this_process_carries_the_default_tag():
     assert (os.getpid(), tree.DEFAULT_FILTER) in tree.tags()
+
+
+def test_a_process_is_known_by_its_command_line_or_else_its_name():
+    mine = tree.describe(os.getpid())
+    assert "pytest" in mine["cmd"]
+    assert abs(mine["at"] / 1000 - time.time()) < 24 * 3600
+    pid = os.posix_spawn("/bin/true", ["/bin/true"], {})
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # a zombie has its name, and no memory
+    assert tree.describe(pid)["cmd"] == "[true]"
+    os.waitpid(pid, 0)
+    assert tree.describe(pid)["cmd"] == ""
 
 
 def test_programs_are_looked_up_as_execvp_does():
