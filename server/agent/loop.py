@@ -47,6 +47,7 @@ class Loop:
         self._wanted = Wanted(turn, floor, limits, patterns, clock=self._clock, small=models.small)
         self._parser = TagParser()
         self._tagged: list[tuple[Tagged, int]] = []
+        self._got_bytes = 0
         self._short = False
         """The present answer may be no longer than the turn's tokens that are left."""
 
@@ -106,6 +107,18 @@ class Loop:
         await asyncio.sleep(wait_s)
 
     async def _stream(self, dialogue: Dialogue) -> tuple[Answer, bool]:
+        self._got_bytes = 0
+        try:
+            answer, spoke = await self._listen(dialogue)
+        except BaseException:
+            if self._got_bytes:  # its provider has not told what it cost
+                usage = self._turn.usage
+                usage.input_tokens += dialogue.tokens()
+                usage.output_tokens += self._got_bytes // BYTES_PER_TOKEN
+            raise
+        return self._spent(answer), spoke
+
+    async def _listen(self, dialogue: Dialogue) -> tuple[Answer, bool]:
         turn = self._turn
         turn.status = "thinking"
         left = self._limits.tokens - turn.usage.tokens - dialogue.tokens()
@@ -115,7 +128,6 @@ class Loop:
         self._tagged = []
         said = _Said(turn)
         cleaned = Clean(keep_nul=True)
-        got = 0
         self._short = left < self._models.answer_tokens
         allowed = min(self._models.answer_tokens, left)
         stream = self._models.ask(dialogue, allowed)
@@ -124,10 +136,10 @@ class Loop:
                 if isinstance(event, Answer):
                     said.add(self._parser.end() if self._models.way == "tags" else "")
                     self._tagged = [(tag, said.place(tag.at)) for tag in self._parser.wanted]
-                    return self._spent(event), said.spoke
-                got += len(event.text.encode("utf-8", "surrogatepass"))
+                    return event, said.spoke
+                self._got_bytes += len(event.text.encode("utf-8", "surrogatepass"))
                 said.add(self._shown(cleaned.feed(event.text)))
-                if got > (allowed + 1) * BYTES_PER_TOKEN * 2:
+                if self._got_bytes > (allowed + 1) * BYTES_PER_TOKEN * 2:
                     raise self._cut()
         raise ModelError("The model's answer broke off.")
 

@@ -406,6 +406,16 @@ async def test_a_stream_that_breaks_off_keeps_its_words_and_is_not_said_again():
     assert "kept" in played.end.message
 
 
+async def test_what_an_answer_cost_that_was_not_finished_is_guessed():
+    played = await play(["It is " * 50, ConnectionResetError()])
+    assert played.turn.usage.input_tokens > 0
+    assert played.turn.usage.output_tokens in range(90, 110)
+    played = await play(["It is " * 50, asyncio.Event()], limits=replace(LIMITS, seconds=0.5))
+    assert played.turn.usage.output_tokens in range(90, 110)
+    played = await play([x.ModelRateLimitError("m", "no")], ["x"])
+    assert played.turn.usage.output_tokens < 10  # what was never begun costs nothing
+
+
 async def test_a_command_of_an_answer_that_broke_off_does_not_run():
     played = await play(["<run>ls</run>", ConnectionResetError()], *[[ConnectionResetError()]] * 3)
     assert (played.end.status, played.floor.ran) == ("failed", [])
