@@ -237,3 +237,39 @@ async def test_what_runs_without_a_room_and_what_it_left_are_listed(server) -> N
         await ada.exited(going)
         assert (await server.http("GET", path))[1] == {"execs": [], "children": []}
         await ada.ok("sandbox.destroy", id="busy")
+
+
+async def test_a_new_room_s_first_command_takes_a_spare_and_no_used_one(start) -> None:
+    server = start()
+
+    async def spares() -> dict[str, str]:
+        """Image by container, of those that wait: one per image, unless a setting says more."""
+        async with asyncio.timeout(SANDBOX_S):
+            while True:
+                wait = ("--filter", f"name=^duet-{owner(server)}.spare-", "--no-trunc")
+                lines = await docker("ps", *wait, "--format", "{{.ID}} {{.Image}}")
+                found = dict(line.split() for line in lines)
+                if sorted(found.values()) == ["duet/debian:1", "duet/workspace:1"]:
+                    return found
+                await asyncio.sleep(0.1)  # the engine tells only who asks
+
+    async def id_of(room: str) -> str:
+        name = f"duet-{owner(server)}-sandbox-{room}"
+        return (await docker("inspect", "-f", "{{.Id}}", name))[0]
+
+    first, second = [await server.new_room() for _ in range(2)]
+    async with server.client(JSON, "Ada") as ada:
+
+        async def run(room: str) -> str:
+            """The container of a room that was new until now."""
+            await ada.join(room)
+            exited = await ada.exited(await ada.run(room, "ls -A; touch mine"))
+            assert (exited["ok"], exited["stdout"]) == (True, "")
+            return await id_of(room)
+
+        there = await spares()  # made in the order of images, so this one's runner is up
+        used = await run(first)
+        assert there[used] == "duet/workspace:1"
+        assert (await server.http("DELETE", f"/api/rooms/{first}"))[0] == 200
+        assert used not in await spares()
+        assert await run(second) != used
