@@ -25,7 +25,7 @@ from sandbox.shared import Shared
 from sandbox.spec import ExecSpec, SandboxSpec
 from sandbox.startup import is_needed, judge, startup
 from sandbox.survivors import Survivor
-from sandbox.throttle import Throttle
+from sandbox.throttle import Throttle, hurry
 
 log = logging.getLogger(__name__)
 
@@ -246,10 +246,7 @@ class Instance(Place):
         """More CPU for what must not take long, until it has ended or its limits are set anew."""
         if self._throttle is not None:
             self._throttle.close()
-        with suppress(SandboxError):  # then it takes its time
-            cpus = (await self._engine.info()).cpus
-            limits = containers.limits(self.spec, cpus, starting=True)
-            await self._engine.update(container, limits)
+        await hurry(self._engine, self.spec, container)
 
     def on_closed(self) -> None:
         """The link is gone; what that means is for the engine to say, unless we stop it."""

@@ -6,6 +6,7 @@ What the limits are is `containers.py`'s; how they are set and read back, `provi
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Final
 
 from sandbox import containers
@@ -18,6 +19,7 @@ log = logging.getLogger(__name__)
 
 # How long a kill that needed more CPU may have it.
 RAISED_S: Final = 3.5
+HURRY_S: Final = 2.0  # an engine that takes longer is asked for the end itself
 
 
 class Throttle:
@@ -80,3 +82,14 @@ class Throttle:
             )
         if not taken and not self._over:
             self._give_up("Its limits could not be set, so the sandbox was stopped.")
+
+
+async def hurry(engine: Engine, spec: SandboxSpec, container: str) -> None:
+    """The limits of a start for what must not take long, where the engine sets them soon.
+
+    It clears a debt too: what overran its quota may not run for minutes, not even to die.
+    """
+    with suppress(SandboxError, TimeoutError):
+        async with asyncio.timeout(HURRY_S):
+            cpus = (await engine.info()).cpus
+            await engine.update(container, containers.limits(spec, cpus, starting=True))
