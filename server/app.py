@@ -267,7 +267,8 @@ def _manager_config(settings: Settings, folder: DataFolder) -> ManagerConfig:
 def _pool_kinds(settings: Settings) -> tuple[Kind, ...]:
     """Spares as the settings' sandboxes are: what differs in these cannot be changed later."""
     network = None if settings.sandbox_network == "bridge" else settings.sandbox_network
-    return tuple(Kind(image, network, settings.sandbox_runtime) for image in IMAGES)
+    runtime, profile = settings.sandbox_runtime, settings.sandbox_profile
+    return tuple(Kind(image, network, runtime, profile) for image in IMAGES)
 
 
 def _exec_config(settings: Settings, server: str) -> ExecConfig:

@@ -48,6 +48,7 @@ class Sandboxes:
             image=record.image if record else self._settings.room_image,
             instance_type=record.instance_type if record else self._settings.room_instance_type,
             network=self._settings.sandbox_network,
+            profile=self._settings.sandbox_profile,
             runtime=self._settings.sandbox_runtime,
             sleep_after=parse_sleep_after(self._settings.room_sleep_after),
         )
@@ -79,6 +80,7 @@ class Sandboxes:
             image=image,
             instance_type=kind,
             network=wanted.network or self._settings.sandbox_network,
+            profile=self._settings.sandbox_profile,
             runtime=self._settings.sandbox_runtime,
             sleep_after=parse_sleep_after(sleep_after),
             keep_alive=wanted.keep_alive,

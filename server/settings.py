@@ -48,6 +48,9 @@ class Settings(BaseSettings):
     sandbox_network: Literal["bridge", "none"] = Field(
         "bridge", description="Network of sandboxes: their own bridge, or none."
     )
+    sandbox_profile: Literal["default", "strict"] = Field(
+        "default", description="How sandboxes are held: as root of a container, or as nobody in it."
+    )
     sandbox_runtime: str | None = Field(
         None, description="OCI runtime of sandboxes, such as runsc; unset, the engine's default."
     )

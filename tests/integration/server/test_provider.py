@@ -273,3 +273,24 @@ async def test_a_new_room_s_first_command_takes_a_spare_and_no_used_one(start) -
         assert (await server.http("DELETE", f"/api/rooms/{first}"))[0] == 200
         assert used not in await spares()
         assert await run(second) != used
+
+
+async def test_the_strict_profile_holds_rooms_and_others_alike(start) -> None:
+    server = start(DUET_SANDBOX_PROFILE="strict", DUET_ROOM_IMAGE="debian")
+    room = await server.new_room()
+    look = "id -u; grep CapBnd /proc/self/status; touch /etc/x; ls; touch kept"
+    async with server.client(JSON, "Ada") as ada:
+        await ada.join(room)
+        await ada.ok("sandbox.start", id="own", image="debian", instanceType="standard-1")
+        for where in ({"room": room}, {"sandbox": "own"}):
+            exited = await ada.exited((await ada.ok("exec", **where, command=look))["exec"])
+            assert exited["stdout"].split() == ["1000", "CapBnd:", "0" * 16]
+            assert "Read-only" in exited["stderr"]
+        for name in (f"sandbox-{room}", "own"):
+            assert (await ada.ok("sandbox.kill", id=name))["sandbox"]["workspaceSaved"]
+        assert (await ada.exited(await ada.run(room, "ls")))["stdout"] == "kept\n"
+        await ada.ok("sandbox.destroy", id="own")
+    assert (await server.http("DELETE", f"/api/rooms/{room}"))[0] == 200
+    mine = f"label=duet.owner={owner(server)}"
+    assert await docker("ps", "-aq", "--filter", mine) == []
+    assert await docker("volume", "ls", "-q", "--filter", mine) == []
