@@ -50,6 +50,20 @@ async def test_the_strict_profile_s_volume_is_ours_and_goes_with_it(houses, mana
     assert await manager.engine.volume(name) is None
 
 
+@pytest.mark.parametrize("profile", ["default", "strict"])
+async def test_of_one_removed_while_it_ran_only_a_volume_is_saved(manager, profile):
+    box = Box(manager, SandboxSpec("one", profile=profile, instance_type="standard-2"))
+    process, sink = await box.begin("echo mine > file; echo up; sleep 100")
+    await sink.until(b"up")
+    await box.docker("rm", "-f")
+    assert (await asyncio.wait_for(process.wait(), 5)).reason == "sandbox_terminated"
+    record = manager.get("one")
+    assert (record.status, record.workspace_saved) == ("stopped", profile == "strict")
+    await manager.reconcile()
+    assert manager.get("one").workspace_saved is (profile == "strict")
+    assert await box.text("ls") == ("file\n" if profile == "strict" else "")
+
+
 async def test_the_network_of_sandboxes_keeps_them_apart(manager):
     box = Box(manager, SandboxSpec("one", instance_type="standard-2"))
     await box.text("true")
