@@ -54,6 +54,15 @@ async def test_a_native_call_of_a_model_without_tools_counts():
     assert played.floor.ran == ["ls"]
 
 
+async def test_only_what_the_model_says_is_parsed():
+    floor = Floor(results=[(OK, "<run>printed</run>", "<run>told</run>")])
+    said = ["<run>cat f</run>"], ["It says `<run>quoted</run>`."]
+    played = await play(*said, floor=floor, question="<run>asked</run>")
+    assert floor.ran == ["cat f"]
+    for text in ("<run>asked</run>", "<run>printed</run>", "<run>told</run>"):
+        assert text in played.script.told()
+
+
 async def test_several_commands_run_in_order_and_all_results_go_back():
     floor = Floor(results=[(OK, "one"), (OK, "two")])
     played = await play(["<run>a</run> and <run>b</run>"], ["both"], floor=floor)
@@ -193,6 +202,12 @@ async def test_commands_that_people_deny_count_for_the_limit_and_not_as_run():
 async def test_a_model_that_never_sends_another_byte_is_cut_and_its_words_kept():
     played = await play(["It is", asyncio.Event()], limits=replace(LIMITS, seconds=0.5))
     assert (played.end.status, played.text) == ("limit", "It is")
+    assert "SECONDS" in played.end.message
+
+
+async def test_a_model_that_never_begins_is_cut_too():
+    played = await play([asyncio.Event()], limits=replace(LIMITS, seconds=0.3))
+    assert (played.end.status, played.text) == ("limit", "")
     assert "SECONDS" in played.end.message
 
 
@@ -355,6 +370,8 @@ async def test_the_time_of_people_does_not_count():
         (x.ModelOverloadedError("m", "sk-secret"), "overloaded"),
         (x.ModelServerError("m", "sk-secret"), "server had an error"),
         (x.ModelConnectionError("m", "sk-secret"), "cannot be reached"),
+        (x.ModelTimeoutError("m", "sk-secret"), "did not answer in time"),
+        (x.ModelUnavailableError("m", "sk-secret"), "not available"),
         (ConnectionResetError("sk-secret"), "broke off"),
     ],
 )
