@@ -8,7 +8,7 @@ import itertools
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from protocol import names
@@ -25,6 +25,7 @@ from protocol.errors import (
     UnknownRoom,
     UnknownTurn,
 )
+from server.amended import amended, message_of
 from server.store import Argument, Script, Store
 
 INDEX: Final = "duet:rooms"
@@ -318,31 +319,15 @@ class RoomLog:
 
     async def _as_it_is_now(self, room: str, entries: list[Entry]) -> list[Entry]:
         """Messages read back stand as they are now: edited or deleted."""
-        marked = [
-            (i, entry.event()["id"])
-            for i, entry in enumerate(entries)
-            if entry.body.startswith((b'{"type":"message",', b'{"type":"message.edited",'))
-        ]
+        held = [(i, message_of(entry.body)) for i, entry in enumerate(entries)]
+        marked = [(i, message) for i, message in held if message is not None]
         if not marked:
             return entries
         patches = await self._store.call("HMGET", *_keys(room, "now"), *(id_ for _, id_ in marked))
         for (i, _), patch in zip(marked, patches, strict=True):
             if patch is not None:
-                entries[i] = patched(entries[i], patch)
+                entries[i] = replace(entries[i], body=amended(entries[i].body, patch))
         return entries
-
-
-def patched(entry: Entry, patch: bytes) -> Entry:
-    """A message with its edit or deletion applied; a deleted one's words stand nowhere any more."""
-    event = json.loads(entry.body)
-    edited = event["type"] == "message.edited"
-    if patch == b"deleted":
-        event = {name: value for name, value in event.items() if name != "text"}
-        event |= {} if edited else {"deleted": True}
-    elif not edited:
-        ts, body = patch.split(b" ", 1)
-        event |= {"text": json.loads(body)["text"], "editedTs": int(ts)}
-    return Entry(entry.offset, entry.ts, encode_json(event))
 
 
 def newest_within(entries: list[Entry], limit: int) -> list[Entry]:

@@ -29,7 +29,11 @@ def person(user_id: str | None, agent: Participant) -> Participant:
 async def message(
     hub: Hub, agent: Agent, room_id: str, by: Participant, text: str
 ) -> dict[str, Any]:
-    """Say it, let the agent answer, wait. `{reply, messages, turn, status}`."""
+    """Say it, let the agent answer, wait. `{reply, messages, turn, status}`.
+
+    What cannot be asked now is not said either: who tries again would say it twice.
+    """
+    agent.check(room_id)
     said = await hub.say(room_id, by, text, None, None)
     turn_id = await agent.ask(room_id, by, text, reply_to=said.answer)
     turn = await agent.wait(turn_id)

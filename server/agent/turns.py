@@ -103,12 +103,12 @@ class Agent:
         reply_to: str | None = None,
     ) -> str:
         """Ask it; the turn's id, the first one's where the key was used. Raises LimitReached."""
+        if key is None and reply_to is None:
+            self.check(room_id)
         if self._closing:
-            raise Unavailable("The server is stopping.", retry_after_ms=1000)
+            raise _stopping()
         room = await self._hub.open(room_id)
         full = self._full(room_id)
-        if full is not None and key is None and reply_to is None:
-            raise full
         turn = Turn(room_id, by, text, reply_to, self._floor.say, tasks=self._tasks)
         stored = asyncio.Event()
         self._storing.setdefault(room_id, set()).add(stored)
@@ -119,6 +119,14 @@ class Agent:
             self._storing[room_id].discard(stored)
             if not self._storing[room_id]:
                 del self._storing[room_id]
+
+    def check(self, room_id: str) -> None:
+        """Raises LimitReached or Unavailable where no new question may be asked now."""
+        if self._closing:
+            raise _stopping()
+        full = self._full(room_id)
+        if full is not None:
+            raise full
 
     def _full(self, room_id: str) -> LimitReached | None:
         """Why no further question may wait. What was asked before is answered even so."""
@@ -362,6 +370,10 @@ class Agent:
 
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+
+
+def _stopping() -> Unavailable:
+    return Unavailable("The server is stopping.", retry_after_ms=1000)
 
 
 async def _outcome(turn: Turn) -> End:

@@ -5,6 +5,7 @@ import asyncio
 import aiohttp
 import pytest
 
+from server.agent import turns
 from tests.integration.agent.conftest import finished, two
 from tests.integration.server.harness import SANDBOX_S
 
@@ -114,6 +115,17 @@ async def test_nobody_speaks_over_http_by_the_agents_name(house, name):
     async with two(opened) as (room, alice, _bob):
         status, answer = await post(opened, room, userId=name)
         assert (status, list(answer["details"])) == (400, ["userId"])
+        await alice.settle()
+        assert alice.of("message") == []
+
+
+async def test_what_cannot_be_asked_is_not_said_either(house, monkeypatch):
+    """Or who tries again, as 429 says, says it again and again."""
+    monkeypatch.setattr(turns, "WAITING_MAX", 0)
+    opened = await house()
+    async with two(opened) as (room, alice, _bob):
+        status, answer = await post(opened, room)
+        assert (status, "questions wait" in answer["error"]) == (429, True)
         await alice.settle()
         assert alice.of("message") == []
 

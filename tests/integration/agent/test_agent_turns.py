@@ -450,6 +450,25 @@ async def test_a_message_with_a_key_asks_once_as_long_as_its_key_is_kept(house):
         assert asked_ms >= kept_ms
 
 
+async def test_a_question_that_is_deleted_stands_nowhere_any_more(house):
+    opened = await house(["Do not tell me."], ["Yes."])
+    async with two(opened) as (room, alice, bob):
+        said = await alice.ok("say", room=room, text="@duet my word is xyzzy")
+        await alice.until("agent.finished")
+        await alice.ok("edit", room=room, id=said["id"], text="@duet my word is plugh")
+        other = await bob.ok("say", room=room, text="@duet is it?")
+        await bob.until(lambda _: len(bob.of("agent.finished")) == 2)
+        await alice.ok("delete", room=room, id=said["id"])
+        page = await alice.ok("history", room=room, limit=200)
+        assert "xyzzy" not in str(page)
+        assert "plugh" not in str(page)
+        asked = [e for e in page["events"] if e["type"] in ("agent.queued", "agent.started")]
+        assert [e["question"] for e in asked] == ["", "", "@duet is it?", "@duet is it?"]
+        assert asked[-1]["replyTo"] == other["id"]
+        async with opened.client(JSON, "Cleo") as cleo:
+            assert "xyzzy" not in str(await cleo.join(room))
+
+
 async def test_its_name_is_a_setting(house):
     opened = await house(["I am."], agent_name="Helfer_1", agent_approval="off")
     async with two(opened) as (room, alice, _bob):
