@@ -66,7 +66,8 @@ class Upkeep:
         if not self._removing.locked():
             async with self._removing:
                 await self._remove_saved()
-        if self._clock() - self._reconciled_at >= RECONCILE_S:
+        since_s = self._clock() - self._reconciled_at
+        if not 0 <= since_s < RECONCILE_S:  # below 0: the clock was set back
             self._reconciled_at = self._clock()
             await self._reconciler.run()
             self._pool.refill_soon()

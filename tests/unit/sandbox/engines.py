@@ -4,6 +4,7 @@ brought to at will. A runner it has not, so nothing runs in it.
 
 import asyncio
 import secrets
+import time
 from contextlib import asynccontextmanager
 
 from sandbox import containers
@@ -144,10 +145,10 @@ class FakeEngine:
 
 
 @asynccontextmanager
-async def managing(engine, monkeypatch, changes, **fields):
+async def managing(engine, monkeypatch, changes, clock=time.time, **fields):
     """A manager on that engine."""
     monkeypatch.setattr("sandbox.manager.Engine", lambda _: engine)
-    manager = Manager(ManagerConfig(OWNER, **fields), on_change=changes.append)
+    manager = Manager(ManagerConfig(OWNER, **fields), on_change=changes.append, clock=clock)
     await manager.open()
     try:
         yield manager

@@ -182,3 +182,20 @@ async def test_the_volume_of_a_removal_that_had_begun_goes_too(
     async with managing(engine, monkeypatch, changes, state_dir=tmp_path) as manager:
         assert engine.volumes == {}
         assert manager.list() == []
+
+
+@pytest.mark.parametrize("seconds", [59, 60, -3600])
+async def test_each_minute_the_engine_is_asked_whatever_the_clock_does(
+    engine, monkeypatch, changes, seconds
+):
+    now = [1_700_000_000.0]
+    async with managing(engine, monkeypatch, changes, clock=lambda: now[0]) as manager:
+        await manager.tick()
+        engine.meanwhile = nothing  # until the next list
+        now[0] += seconds
+        await manager.tick()
+        assert (engine.meanwhile is None) is (seconds != 59)
+
+
+async def nothing():
+    pass
