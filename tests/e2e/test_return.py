@@ -13,7 +13,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 GONE = "WebSocket connection to|ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE"
 """What Chromium says on the console while there is no server."""
-LATE_S = 6.0
+LATE_S = 8.0
 """A lease is looked at each second, and a stop takes one; the rest is for a busy machine."""
 
 
