@@ -164,6 +164,41 @@ async def test_a_server_that_dies_in_a_turn_settles_it_when_it_is_back(tmp_path)
                 assert end["status"] == "done"
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("approval", ["auto", "ask"])
+async def test_a_server_that_goes_while_a_command_runs_or_is_asked_about(
+    tmp_path, number, approval
+):
+    async with provider(["I wait. <run>echo on; sleep 300</run>"], ["Here."]) as made:
+        data, env = tmp_path / "data", {"DUET_AGENT_APPROVAL": approval}
+        with serving(data, made, **env) as server:
+            async with two(server) as (room, alice, bob):
+                turn = await ask(alice, room)
+                if approval == "ask":
+                    await bob.until("agent.approval")
+                else:
+                    run = (await bob.until("exec.started", limit_s=60))["exec"]
+                    await bob.printed(run, b"on\n")
+                waiting = await ask(bob, room)
+                server.process.send_signal(number)
+                await alice.until_closed()
+            server.process.wait(20)
+        with serving(data, made, DUET_AGENT_APPROVAL="off") as server:
+            async with server.client() as alice:
+                joined = await alice.join(room)
+                assert joined["turns"] == []
+                ends = [e for e in joined["events"] if e["type"] == "agent.finished"]
+                assert sorted(e["turn"] for e in ends) == sorted([turn, waiting])
+                assert {e["status"] for e in ends} == {"failed"}
+                (message,) = [e for e in joined["events"] if e["type"] == "message"]
+                assert (message["text"], message["partial"]) == ("I wait. ", True)
+                assert (await finished(alice, await ask(alice, room)))["status"] == "done"
+                for running in joined["execs"]:  # it has outlived its server, as anyone's
+                    await alice.ok("exec.cancel", exec=running["started"]["exec"])
+                    await alice.exited(running["started"]["exec"])
+            assert "Traceback" not in server.log()
+
+
 async def test_a_server_that_dies_in_an_answer_loses_no_word_that_was_shown(tmp_path):
     words = [f"wörd{n} \U0001f389 " for n in range(300)]
     stop = asyncio.Event()
