@@ -120,7 +120,6 @@ class Server:
     async def open(self) -> None:
         """Settle what an earlier life left, then listen."""
         await self.manager.open()
-        self.tasks.create_task(self._warn_of_runc())
         await self.hub.sandboxes.solo.take_up()
         for room in await self.hub.roomlog.rooms():
             await self._take_up(room["id"])
@@ -137,6 +136,7 @@ class Server:
             upgrade=self.gate.upgrade,
         )
         self.port = await self.gate.open(app)
+        self.tasks.create_task(self._warn_of_runc())
 
     async def _warn_of_runc(self) -> None:
         """Say once where what isolates sandboxes is known to have holes."""
