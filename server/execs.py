@@ -101,7 +101,9 @@ class Execs:
 
     def _full(self, room_id: str) -> LimitReached | None:
         """Why no further command may start now. What a key began before is answered even so."""
-        if len(self._live.get(room_id, ())) < self._config.max_running:
+        # One that has ended is live until its end is stored, but who reads that may begin the next.
+        found = [self._runs.get(exec_id) for exec_id in self._live.get(room_id, ())]
+        if sum(run is not None and not run.ended for run in found) < self._config.max_running:
             return None
         message = f"{self._config.max_running} commands run in this room; wait for one to end."
         return LimitReached(message)

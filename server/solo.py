@@ -273,7 +273,10 @@ class SoloExecs:
         audience: _Audience,
     ) -> None:
         try:
-            fields = await live(run, work)
+            try:
+                fields = await live(run, work)
+            finally:
+                self._over(sandbox)  # who is told the end may begin the next at once
             exited = {"exec": run.exec, **fields}
             audience.end(run, by, exited)
             if not run.done.done():
@@ -282,10 +285,12 @@ class SoloExecs:
         except Detached:
             run.let_go()
         finally:
-            self._live[sandbox] -= 1
-            if not self._live[sandbox]:
-                del self._live[sandbox]
             asyncio.get_running_loop().call_later(LINGER_S, self._runs.pop, run.exec, None)
+
+    def _over(self, sandbox: str) -> None:
+        self._live[sandbox] -= 1
+        if not self._live[sandbox]:
+            del self._live[sandbox]
 
     async def _keep_end(self, run: Run, exited: Mapping[str, Any]) -> None:
         """For who asks later; Redis may be away for a while, so until it is taken."""

@@ -45,3 +45,12 @@ async def test_the_running_limit_does_not_hide_the_first_answer(server, kind) ->
         again = (await ada.ok("exec", **where, command="echo two", key="other"))["exec"]
         assert (await ada.exited(again, SANDBOX_S))["stdout"] == "two\n"
         assert (await ada.ok("exec", **command, key="k"))["exec"] == first
+
+
+@pytest.mark.parametrize("kind", ["room", "sandbox"])
+async def test_where_one_may_run_the_next_may_as_soon_as_the_end_is_told(server, kind) -> None:
+    async with server.client() as ada:
+        where = await place(server, ada, kind)
+        for _ in range(60):
+            exec_id = (await ada.ok("exec", **where, command="true"))["exec"]
+            await ada.exited(exec_id, SANDBOX_S)
