@@ -60,7 +60,9 @@ async def test_what_a_command_left_running_is_listed_and_ended_by_its_cancel(
     server, pair, room
 ) -> None:
     ada, _ = pair
-    exec_id = await ada.run(room, "setsid sleep 93 > /dev/null & echo started")
+    # It has become what it is called before the command ends.
+    begun = "until pgrep -fx 'sleep 93' > /dev/null; do sleep 0.01; done; echo started"
+    exec_id = await ada.run(room, f"setsid sleep 93 > /dev/null & {begun}")
     assert (await ada.exited(exec_id))["ok"]
     status, body = await server.http("GET", f"/api/rooms/{room}/execs")
     assert status == 200
