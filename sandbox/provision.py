@@ -166,6 +166,8 @@ async def insist_on_limits(
         try:
             await set_limits(engine, container, wanted)
         except SandboxError as error:
+            if not runs():  # what ends it has set others
+                return True
             log.warning("container %s: limits not set: %s", container[:12], error.message)
             await asyncio.sleep(LIMIT_AGAIN_S)
         else:

@@ -79,6 +79,13 @@ async def test_what_does_not_run_any_more_needs_none():
     assert engine.asked == 0
 
 
+async def test_one_that_was_ended_meanwhile_has_others_and_nobody_is_warned(caplog):
+    engine = Engine(deaf=1)
+    assert await insist_on_limits(engine, "c", WANTED, lambda: engine.asked == 0)
+    assert engine.asked == 1
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize(
     "engine", [Engine(deaf=100), Engine(error=EngineUnavailable("away"))], ids=["deaf", "away"]
 )
