@@ -210,7 +210,7 @@ async def running(settings: Settings, models: Models | None = None) -> AsyncIter
                 server.hub.tell_sandboxes(),
                 server.hub.forget_idle(),
                 server.gate.sweep(),
-                *([valkey.watch()] if valkey else []),
+                *([valkey.watch(), valkey.sync()] if valkey else []),
             )
         ]
         try:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -169,6 +170,37 @@ async def test_killed_again_and_again_it_has_still_lost_nothing(node, log, room)
             await killed(node)
             again = await log.append(room, message(f"{number}"))
             assert (again.epoch, again.offset) == (done.epoch, number + 1)
+
+
+def busy(file: Path, until: threading.Event) -> None:
+    """Keep the disk busy."""
+    while not until.is_set():
+        with file.open("wb") as out:
+            out.write(bytes(64 * 2**20))
+            out.flush()
+            os.fsync(out.fileno())
+
+
+async def test_what_is_answered_is_in_the_file_however_busy_the_disk(
+    node, log, room, tmp_path
+) -> None:
+    """While Valkey's own sync goes on, it would answer before it writes."""
+    assert (await node.store().call("CONFIG", "GET", "appendfsync"))[1] == b"no"
+    over = threading.Event()
+    storm = asyncio.create_task(asyncio.to_thread(busy, tmp_path / "junk", over))
+    syncing = asyncio.create_task(node.valkey.sync())
+    try:
+        for number in range(200):
+            await log.append(room, message(f"<{number}>"))
+            kept = b"".join(
+                file.read_bytes() for file in tmp_path.glob("valkey/appendonlydir/*.incr.aof")
+            )
+            assert f"<{number}>".encode() in kept
+            await asyncio.sleep(0.01)  # a second or two in all: some syncs
+    finally:
+        over.set()
+        syncing.cancel()
+        await asyncio.wait([storm, syncing])
 
 
 async def test_it_is_open_when_it_has_loaded_its_data(tmp_path) -> None:

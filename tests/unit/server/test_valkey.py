@@ -1,8 +1,10 @@
-"""Which runs of the embedded Valkey lost nothing."""
+"""Which runs of the embedded Valkey lost nothing, and what of its data is on the disk."""
+
+import os
 
 import pytest
 
-from server.valkey import DurableRuns, boot_id
+from server.valkey import DurableRuns, Syncer, boot_id
 
 
 def test_a_run_of_this_boot_is_durable_however_it_ended(tmp_path) -> None:
@@ -57,3 +59,39 @@ def test_a_file_that_is_lost_or_torn_is_begun_again(tmp_path, text) -> None:
 
 def test_this_machine_says_which_boot_it_is() -> None:
     assert boot_id() == boot_id() != ""
+
+
+def test_what_grew_is_synced_and_nothing_else(tmp_path, monkeypatch) -> None:
+    folder = tmp_path / "appendonlydir"
+    assert Syncer(tmp_path).step() == []  # before Valkey has made it
+    folder.mkdir()
+    base, more = folder / "a.base", folder / "a.incr"
+    base.write_bytes(b"1")
+    more.write_bytes(b"")
+    synced = []
+    sync = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (synced.append(os.fstat(fd).st_ino), sync(fd)))
+    syncer = Syncer(tmp_path)
+    assert set(syncer.step()) == {base, more}
+    assert syncer.step() == []
+    more.write_bytes(b"22")
+    assert syncer.step() == [more]
+    assert len(synced) == 3
+    base.unlink()  # it was rewritten
+    assert syncer.step() == []
+
+
+def test_what_could_not_be_synced_is_tried_again(tmp_path, monkeypatch) -> None:
+    folder = tmp_path / "appendonlydir"
+    folder.mkdir()
+    (folder / "a.incr").write_bytes(b"1")
+    syncer = Syncer(tmp_path)
+
+    def broken(_):
+        raise OSError("disk")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", broken)
+        with pytest.raises(OSError, match="disk"):
+            syncer.step()
+    assert len(syncer.step()) == 1
