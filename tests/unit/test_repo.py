@@ -159,5 +159,20 @@ def test_ci_runs_what_a_person_runs():
     assert "make test-model" in commands
 
 
+def test_a_commit_is_linted_first_and_the_licence_is_the_named_one():
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    assert "ruff" in hooks
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["license"] == "MIT"
+    assert (ROOT / "LICENSE").read_text().startswith("MIT License")
+
+
+def test_what_is_made_here_is_not_committed():
+    made = (".venv/", ".env", "web/dist/", "node_modules/", "data/", ".setup/")
+    assert set(made) <= set((ROOT / ".gitignore").read_text().split())
+    names = [path.relative_to(ROOT).as_posix() for path in committed_files()]
+    assert [name for name in names if any(f"/{one}" in f"/{name}" for one in made)] == []
+
+
 def test_the_version_is_in_the_changelog_or_unreleased():
     assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()

@@ -1,4 +1,4 @@
-"""The README against the code: its routes, its commands, its Python."""
+"""The README against the code: its settings, routes, commands, links and Python."""
 
 import ast
 import re
@@ -9,6 +9,7 @@ from typer.main import get_command
 from sandbox.containers import CAPABILITIES
 from server.cli import app
 from server.provision_probe import SAFE_RUNC
+from server.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -58,6 +59,21 @@ def test_every_command_and_option_is_in_the_readme():
         (name, option) for name, option in names if option not in README or name not in README
     ]
     assert missing == []
+
+
+def test_every_setting_is_in_the_readme_with_its_description():
+    rows = re.findall(r"^\| `(DUET_[A-Z_]+)` \| [^|]+ \| (.+) \|$", README, re.MULTILINE)
+    assert dict(rows) == {
+        f"DUET_{name.upper()}": field.description for name, field in Settings.model_fields.items()
+    }
+    assert len(rows) == len(Settings.model_fields)
+
+
+def test_what_it_shows_and_links_to_is_there():
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
+    assert any(link.endswith(".png") for link in links), "a picture of the page"
+    files = [link.partition("#")[0] for link in links]
+    assert [name for name in files if name and not (ROOT / name).is_file()] == []
 
 
 def test_its_python_is_python():
