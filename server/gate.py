@@ -20,7 +20,7 @@ from server.errors import StartupError
 from server.flusher import Flusher
 from server.frontdoor import IDLE_S, FrontDoor, HttpProtocol
 from server.handlers import Handlers
-from server.safety import refusal
+from server.safety import refusal_of
 from server.session import Session
 from server.settings import Settings
 
@@ -100,10 +100,9 @@ class Gate:
         return web.Response()
 
     def _check(self, connection: ServerConnection, request: Request) -> Response | None:
-        hosts, origins = request.headers.get_all("Host"), request.headers.get_all("Origin")
-        refused = refusal(
-            hosts[0] if len(hosts) == 1 else None,
-            "null" if len(origins) > 1 else next(iter(origins), None),
+        refused = refusal_of(
+            request.headers.get_all("Host"),
+            request.headers.get_all("Origin"),
             writing=True,
             allowed=self._settings.allowed_hosts,
         )

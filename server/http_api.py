@@ -29,7 +29,7 @@ from server.frontdoor import IDLE_S
 from server.hub import Hub
 from server.records import sandbox_name
 from server.run import Run
-from server.safety import refusal
+from server.safety import refusal_of
 from server.static import SECURITY_HEADERS, Page
 
 log = logs.get("http")
@@ -331,9 +331,9 @@ def _guard(allowed_hosts: tuple[str, ...]) -> Any:
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        refused = refusal(
-            request.headers.get("Host"),
-            request.headers.get("Origin"),
+        refused = refusal_of(
+            request.headers.getall("Host", ()),
+            request.headers.getall("Origin", ()),
             writing=request.method not in _READING,
             allowed=allowed_hosts,
         )

@@ -4,9 +4,22 @@ A page of another site must neither read nor write here through a visitor's brow
 """
 
 import ipaddress
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+
+
+def refusal_of(
+    hosts: Sequence[str], origins: Sequence[str], *, writing: bool, allowed: tuple[str, ...]
+) -> str | None:
+    """`refusal` of a request by all its header lines of these names.
+
+    Of several nobody knows which one counts, here and in what stands before us: they are foreign.
+    """
+    host = hosts[0] if len(hosts) == 1 else None
+    origin = "null" if len(origins) > 1 else next(iter(origins), None)
+    return refusal(host, origin, writing=writing, allowed=allowed)
 
 
 def refusal(

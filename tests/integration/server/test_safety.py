@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -169,6 +170,53 @@ async def test_ones_own_origin_and_loopback_names_are_fine(server) -> None:
             host=name,
         )
         assert status_of(await raw(server, data + b"{}")) == 201
+
+
+async def test_two_hosts_or_origins_are_as_good_as_none(server) -> None:
+    own, evil = f"127.0.0.1:{server.port}", "evil.example"
+    bodies = ("Content-Length: 2", "Connection: close")
+    for line, headers, body in (
+        ("GET /ws", UPGRADE, b""),
+        ("POST /api/rooms", bodies, b"{}"),
+    ):
+        for first, second in ((own, evil), (evil, own)):
+            twice = head(server, line, f"Host: {second}", *headers, host=first)
+            assert status_of(await raw(server, twice + body)) in (400, 403), (line, first)
+            origins = (f"Origin: http://{first}", f"Origin: http://{second}")
+            twice = head(server, line, *origins, *headers)
+            assert status_of(await raw(server, twice + body)) in (400, 403), (line, first)
+
+
+async def test_other_sites_may_not_read_answers(server, room) -> None:
+    """No CORS headers, on no route and for no method, also where it is asked for them."""
+    wanted = (
+        "Origin: http://evil.example",
+        "Access-Control-Request-Method: POST",
+        "Access-Control-Request-Headers: content-type",
+        "Connection: close",
+    )
+    for path in ("/", "/health", "/api/rooms", f"/api/rooms/{room}/messages", "/no-such"):
+        for method in ("GET", "HEAD", "OPTIONS"):
+            answer = await raw(server, head(server, f"{method} {path}", *wanted))
+            assert b"access-control" not in answer.lower(), (method, path)
+            if method == "OPTIONS":
+                assert status_of(answer) in (404, 405)
+
+
+async def test_it_listens_on_loopback_alone_unless_told(server, start) -> None:
+    def listening(port):
+        tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
+        rows = [row.split() for table in tables for row in table.splitlines()[1:]]
+        found = [row[1].split(":") for row in rows if row[3] == "0A"]
+        return {address for address, at in found if int(at, 16) == port}
+
+    assert listening(server.port) == {"0100007F"}
+    told = start(DUET_HOST="0.0.0.0")
+    assert listening(told.port) == {"00000000"}
+
+
+async def test_it_runs_on_uvloop(server) -> None:
+    assert "/uvloop/loop." in Path(f"/proc/{server.process.pid}/maps").read_text()
 
 
 async def test_allowed_hosts(start) -> None:

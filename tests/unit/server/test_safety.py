@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.safety import refusal
+from server.safety import refusal, refusal_of
 
 ALLOWED = ("duet.example", "fd00::7")
 
@@ -146,3 +146,20 @@ def test_nonsense_is_refused_not_stumbled_over(host, origin, writing) -> None:
 def test_a_long_host_is_not_told_back_whole() -> None:
     assert len(refused("x" * 100_000)) < 1000
     assert len(refused("localhost", "http://" + "x" * 100_000)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("hosts", "origins", "is_refused"),
+    [
+        (["localhost"], [], False),
+        (["localhost"], ["http://localhost"], False),
+        ([], [], True),
+        (["localhost", "localhost"], [], True),
+        (["localhost", "evil.example"], [], True),
+        (["localhost"], ["http://localhost", "http://localhost"], True),
+        (["localhost"], ["http://localhost", "http://evil.example"], True),
+    ],
+)
+def test_several_of_one_name_are_foreign(hosts, origins, is_refused) -> None:
+    said = refusal_of(hosts, origins, writing=True, allowed=ALLOWED)
+    assert (said is not None) == is_refused
