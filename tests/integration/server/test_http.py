@@ -188,11 +188,38 @@ async def test_cleanup_clears_and_says_so(server, codec) -> None:
         assert fresh["reason"] == "command_failed", "the workspace is a new one"
 
 
+@pytest.mark.parametrize("end", ["cleanup", "delete"])
+async def test_who_waits_for_a_command_over_http_is_told_when_its_room_goes(server, end) -> None:
+    room = await server.new_room()
+    async with server.client() as ada:
+        await ada.join(room)
+        body = {"cmd": "echo on; sleep 97"}
+        path = f"/api/rooms/{room}"
+        waiting = asyncio.create_task(server.http("POST", f"{path}/sandbox/exec", body))
+        started = await ada.until("exec.started", limit_s=60)
+        await ada.printed(started["exec"], b"on\n")
+        if end == "cleanup":
+            await server.http("POST", f"{path}/cleanup")
+        else:
+            await server.http("DELETE", path)
+        status, answer = await asyncio.wait_for(waiting, 20)
+        assert status == 500
+        assert answer["error"].startswith("sandbox execution failed: ")
+        assert answer["details"] == {"reason": ["sandbox_terminated"]}
+
+
 async def test_health_and_readiness(server) -> None:
-    assert (await server.http("GET", "/health"))[0] == 200
+    assert await server.http("GET", "/health") == (200, "ok")
     status, ready = await server.http("GET", "/ready")
-    assert status == 200, ready
-    assert (await server.http("GET", "/metrics"))[0] == 200
+    assert (status, ready) == (
+        200,
+        {"ready": True, "parts": {"history": {"ok": True}, "engine": {"ok": True}}},
+    )
+    async with server.client():
+        status, metrics = await server.http("GET", "/metrics")
+    assert status == 200
+    told = dict(line.split() for line in metrics.splitlines())
+    assert int(told["duet_sessions"]) >= 1
 
 
 async def test_the_page_and_its_headers(server) -> None:

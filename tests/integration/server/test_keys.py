@@ -1,5 +1,6 @@
 """A key that was answered is answered again, also where no further command may run."""
 
+import aiohttp
 import pytest
 
 from tests.integration.server.harness import SANDBOX_S
@@ -54,3 +55,23 @@ async def test_where_one_may_run_the_next_may_as_soon_as_the_end_is_told(server,
         for _ in range(60):
             exec_id = (await ada.ok("exec", **where, command="true"))["exec"]
             await ada.exited(exec_id, SANDBOX_S)
+
+
+async def test_over_http_one_too_many_is_429_and_says_when_to_come_back(server) -> None:
+    room = await server.new_room()
+    path = f"/api/rooms/{room}/sandbox/exec"
+    async with server.client() as ada:
+        await ada.join(room)
+        first = await ada.run(room, "echo on; sleep 300")
+        await ada.printed(first, b"on\n")
+        async with (
+            aiohttp.ClientSession() as http,
+            http.post(server.url + path, json={"cmd": "true"}) as refused,
+        ):
+            assert refused.status == 429
+            assert int(refused.headers["Retry-After"]) >= 1
+            assert (await refused.json())["error"]
+        await ada.ok("exec.cancel", exec=first)
+        await ada.exited(first)
+        status, answer = await server.http("POST", path, {"cmd": "true"})
+        assert (status, answer["result"]["ok"]) == (200, True)

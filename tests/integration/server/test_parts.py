@@ -112,6 +112,33 @@ async def test_an_engine_that_goes_away_ends_commands_and_comes_back(start, code
         assert end["stdout"] == "kept\n"
 
 
+async def test_a_cleanup_without_an_engine_clears_what_it_can_and_says_so(start, door) -> None:
+    await door.open()
+    server = start(DUET_DOCKER_HOST=door.url)
+    room = await server.new_room()
+    async with server.client() as ada:
+        await ada.join(room)
+        await ada.ok("say", room=room, text="to be forgotten")
+        assert (await ended(ada, room, "echo kept > file; echo here"))["ok"]
+        await door.close()
+        status, answer = await server.http("POST", f"/api/rooms/{room}/cleanup")
+        assert (status, answer["cleaned"], len(answer["errors"])) == (207, True, 1)
+        assert "sandbox" in answer["errors"][0]
+        await ada.until("room.cleared")
+        page = await ada.ok("history", room=room)
+        assert not [event for event in page["events"] if event["type"] == "message"]
+        status, ready = await server.http("GET", "/ready")
+        assert (status, ready["ready"], ready["parts"]["history"]) == (503, False, {"ok": True})
+        assert ready["parts"]["engine"]["ok"] is False
+        assert ready["parts"]["engine"]["message"]
+        await door.open()
+        status, _ = await again_until(
+            lambda: server.http("POST", f"/api/rooms/{room}/cleanup"), lambda got: got[0] == 200
+        )
+        end = await again_until(lambda: ended(ada, room, "ls"), lambda end: end["ok"])
+        assert end["stdout"] == "", "the workspace is a new one"
+
+
 def test_without_redis_the_start_fails_in_one_line(tmp_path) -> None:
     server = Server(tmp_path / "data", DUET_REDIS_URL="redis://127.0.0.1:1/0")
     code = server.process.wait(30)
