@@ -3,7 +3,8 @@
 `after` is the merge; everything from the snapshot's answer to going live is one turn of the loop.
 """
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,9 +24,10 @@ _REPLAY_OUTPUT_BYTES = 512 * 1024
 _FRAME_ROOM_BYTES = names.SERVER_FRAME_BYTES - 16 * 1024
 _FINISHED = b'{"type":"agent.finished",'
 _EXECS_BYTES = 96 * 1024
-_SHORT_CHARS = 80
-_PARTICIPANTS_MAX = 500
-"""Participants named in `joined`: the frame has a limit, the room has none."""
+_SHORT_BYTES = (160, 32)
+"""What is left of a running command and its folder, step by step until all of them fit."""
+_PARTICIPANTS_BYTES = 56 * 1024
+"""Participants named in `joined`, about 500: the frame has a limit, the room has none."""
 
 
 class Facts(Protocol):
@@ -165,7 +167,7 @@ def _joined(replay: _Replay, facts: Facts) -> dict[str, Any]:
         "offset": snapshot.offset,
         "oldest": snapshot.oldest,
         "resumed": snapshot.resumed,
-        "participants": [_wire(who, snapshot) for who in present[:_PARTICIPANTS_MAX]],
+        "participants": [],
         "events": [],
         "execs": _execs(room, snapshot),
         "turns": _open_turns(room, snapshot),
@@ -173,6 +175,9 @@ def _joined(replay: _Replay, facts: Facts) -> dict[str, Any]:
     }
     if replay.request.ref is not None:
         frame["ref"] = replay.request.ref
+    people = (_wire(who, snapshot) for who in present)
+    left = min(_PARTICIPANTS_BYTES, _FRAME_ROOM_BYTES - len(JSON.encode(frame)))
+    frame["participants"] = list(_fitting(people, left))
     if not snapshot.resumed:
         frame["events"] = _newest_fitting(frame, snapshot.entries)
     return frame
@@ -196,13 +201,35 @@ def _newest_fitting(frame: dict[str, Any], entries: Iterable[Entry]) -> list[dic
     return events
 
 
+def _fitting(parts: Iterable[dict[str, Any]], left: int) -> Iterator[dict[str, Any]]:
+    """The first of them that have room in `left` bytes."""
+    for part in parts:
+        left -= len(JSON.encode(part)) + 1
+        if left < 0:
+            return
+        yield part
+
+
 def _execs(room: Room, snapshot: Snapshot) -> list[dict[str, Any]]:
-    """The running execs; long commands are cut short where the frame could not hold them all."""
+    """The running execs; what is long of them is cut short where the frame could not hold all."""
     execs = [_running(room, exec_id, snapshot) for exec_id in snapshot.running]
-    if sum(len(JSON.encode(one)) for one in execs) > _EXECS_BYTES:
+    for size in _SHORT_BYTES:
+        if sum(len(JSON.encode(one)) for one in execs) <= _EXECS_BYTES:
+            break
         for one in execs:
-            one["started"]["command"] = one["started"]["command"][:_SHORT_CHARS] + "…"
+            _shorten(one["started"], size)
     return execs
+
+
+def _shorten(started: dict[str, Any], size: int) -> None:
+    """Cut an exec's command and folder to `size` bytes as JSON has them; its key goes."""
+    for name in ("command", "cwd"):
+        text = started[name]
+        short = text[:size]
+        while len(json.dumps(short, ensure_ascii=False).encode()) > size:
+            short = short[: len(short) * 3 // 4]
+        started[name] = text if len(short) == len(text) else short.rstrip("…") + "…"
+    started.pop("key", None)
 
 
 def _running(room: Room, exec_id: str, snapshot: Snapshot) -> dict[str, Any]:

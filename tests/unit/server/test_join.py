@@ -423,3 +423,58 @@ def test_a_page_of_long_events_fits_its_frame_and_ends_with_the_newest() -> None
         assert len(joined["events"]) > 5
 
     virtual(main())
+
+
+@pytest.mark.parametrize("char", ["x", "\U0001f389", "\x01"])
+def test_a_full_and_busy_room_fits_its_frame(char) -> None:
+    """As many commands as may run, as long as they may be, and a crowd of long names."""
+    name = "\U0001f389" * names.NAME_CHARS
+    by = {"id": "p_0123456789abcdef", "name": name, "kind": "human"}
+    started = {
+        "by": by,
+        "command": char * (names.COMMAND_BYTES // len(char.encode())),
+        "cwd": char * 4096,
+        "key": char * names.KEY_CHARS,
+    }
+
+    async def main():
+        world = World()
+        await world.room.ready()
+        for number in range(700):
+            someone = Listener(f"{number:016}")
+            someone.participant = someone.participant.model_copy(update={"name": name})
+            world.room.attach(someone, output=True)
+            world.room.enter(someone)
+        wanted = [f"blue.{number:016}" for number in range(128)]
+        for one in wanted:
+            world.roomlog.append(type="exec.started", exec=one, **started)
+        world.room.sync()
+        await settle()
+        ada = Listener("ada")
+        await joining(world, ada)
+        joined = ada.frames[0]
+        assert len(JSON.encode(joined)) <= names.SERVER_FRAME_BYTES
+        told = {one["started"]["exec"]: one["started"] for one in joined["execs"]}
+        assert set(told) == set(wanted)
+        assert all(one["command"].endswith("…") and one["by"] == by for one in told.values())
+        assert len(joined["participants"]) > 100
+
+    virtual(main())
+
+
+def test_what_fits_is_told_whole() -> None:
+    async def main():
+        world = World()
+        cwd, command = "/workspace/" + "x" * 1000, "echo " + "y" * 1000
+        for number in range(20):
+            fields = {"command": command, "cwd": cwd, "key": f"k{number}"}
+            world.roomlog.append(type="exec.started", exec=f"blue.{number}", **fields)
+        await world.room.ready()
+        ada = Listener("ada")
+        await joining(world, ada)
+        for number, one in enumerate(ada.frames[0]["execs"]):
+            started = one["started"]
+            assert (started["command"], started["cwd"]) == (command, cwd)
+            assert started["key"] == f"k{number}"
+
+    virtual(main())
