@@ -109,6 +109,16 @@ def _name(text: str) -> str:
     return text
 
 
+def _emoji(text: str) -> str:
+    """Something to see, that leaves the line it stands in as it is. Flags have tags, `Cf` too."""
+    for char in text:
+        if char in _TURNING or unicodedata.category(char) in ("Cc", "Zl", "Zp"):
+            raise PydanticCustomError("emoji", "must not contain control characters")
+    if all(char.isspace() or unicodedata.category(char) == "Cf" for char in text):
+        raise PydanticCustomError("blank", "must not be empty")
+    return text
+
+
 Str = Annotated[Input, AfterValidator(_no_nul)]
 MessageText = Annotated[Str, AfterValidator(_message_text)]
 CommandText = Annotated[Str, AfterValidator(_command)]
@@ -126,7 +136,7 @@ DisplayName = Annotated[
     AfterValidator(_name),
 ]
 Emoji = Annotated[
-    str, StringConstraints(min_length=1, max_length=names.EMOJI_CHARS), AfterValidator(_no_nul)
+    str, StringConstraints(min_length=1, max_length=names.EMOJI_CHARS), AfterValidator(_emoji)
 ]
 Offset = Annotated[int, Field(ge=0, le=names.OFFSET_MAX)]
 

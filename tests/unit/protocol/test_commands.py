@@ -352,3 +352,24 @@ def test_details_stay_small() -> None:
     error = refusal({"type": "exec", "room": "blue", "command": "ls", "env": env})
     assert isinstance(error, Invalid)
     assert len(repr(error.details)) + len(error.message) < 16_384
+
+
+REACT = {"type": "react", "room": "blue", "id": "m_1", "on": True}
+FLAG = "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
+
+
+@pytest.mark.parametrize(
+    "emoji", ["x", "👍", "👍🏽", "❤\ufe0f", "👩\u200d👩\u200d👧", FLAG, "🇸🇪", "+1", "é", "<b>x"]
+)
+def test_what_a_reaction_may_be(emoji) -> None:
+    assert commands.parse({**REACT, "emoji": emoji}).emoji == emoji
+
+
+@pytest.mark.parametrize(
+    "emoji",
+    ["", " ", "\n", "👍\n", "\t", "\u200d", "\u200b", "\u202e", "a\u202eb", "\u2028", "\x1b[m"],
+)
+def test_what_nobody_sees_or_turns_text_around_is_no_reaction(emoji) -> None:
+    with pytest.raises(Invalid) as refused:
+        commands.parse({**REACT, "emoji": emoji})
+    assert list(refused.value.details) == ["emoji"]
