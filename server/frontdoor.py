@@ -5,8 +5,10 @@
 
 import asyncio
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
 
+from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 from websockets.server import ServerProtocol
 
@@ -29,6 +31,22 @@ class HttpProtocol(RequestHandler):
 
     __slots__ = ("front_door",)
     front_door: "FrontDoor"
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what is no request in the API's form; aiohttp would tell its own name and page."""
+        plain = super().handle_error(request, status, exc, message)
+        answer = web.json_response(
+            {"error": HTTPStatus(status).phrase.lower()}, status=plain.status
+        )
+        answer.headers["Server"] = "duet"
+        answer.force_close()
+        return answer
 
 
 class FrontDoor(asyncio.Protocol):

@@ -61,6 +61,9 @@ async def test_a_header_flood_is_refused(server) -> None:
 async def test_what_is_not_http(server, data) -> None:
     answer = await raw(server, data)
     assert answer == b"" or status_of(answer) in (400, 403, 426, 505)
+    if answer and status_of(answer) == 400:
+        assert list(json.loads(body_of(answer))) == ["error"]
+        assert b"\r\nserver: duet\r\n" in answer.lower()
     assert (await server.http("GET", "/health"))[0] == 200
 
 
