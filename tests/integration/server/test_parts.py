@@ -199,8 +199,19 @@ async def test_redis_that_is_gone_and_back_with_its_data(start, codec, valkey) -
         valkey.kill()
         refused = await ada.refused("say", room=room, text="during")
         assert (refused["code"], refused["retryable"]) == ("unavailable", True)
-        refused = await ada.refused("history", room=room)
-        assert refused["code"] == "unavailable"
+        for type_, fields in (
+            ("history", {}),
+            ("exec", {"command": "touch ran"}),
+            ("react", {"id": "m_1", "emoji": "x", "on": True}),
+        ):
+            refused = await ada.refused(type_, room=room, **fields)
+            assert (refused["code"], refused["retryable"]) == ("unavailable", True), type_
+        for method, path in (("GET", ""), ("POST", "/sandbox/exec"), ("POST", "/cleanup")):
+            body = {"cmd": "touch ran"} if method == "POST" else None
+            status, answer = await server.http(method, f"/api/rooms/{room}{path}", body)
+            assert (status, bool(answer["error"])) == (503, True), path
+        status, ready = await server.http("GET", "/ready")
+        assert (status, ready["parts"]["history"]["ok"]) == (503, False)
         await ada.settle()
         valkey.start()
 
@@ -219,6 +230,23 @@ async def test_redis_that_is_gone_and_back_with_its_data(start, codec, valkey) -
         kept = [event["text"] for event in joined["events"] if event["type"] == "message"]
         assert kept == ["before", "after"]
         assert said["offset"] == joined["offset"]
+        path = f"/api/rooms/{room}/sandbox/exec"
+        status, answer = await server.http("POST", path, {"cmd": "ls"})
+        assert (status, answer["result"]["stdout"]) == (200, ""), "what was refused did not run"
+
+        def ends(got):
+            """The ends of refused commands that were stored after all; None while one is missing."""
+            of = lambda kind: {e["exec"]: e for e in got[1]["events"] if e["type"] == kind}  # noqa: E731
+            started, exited = of("exec.started"), of("exec.exited")
+            if set(started) != set(exited):
+                return None
+            return [exited[one] for one, e in started.items() if e["command"] != "ls"]
+
+        messages = f"/api/rooms/{room}/messages"
+        got = await again_until(
+            lambda: server.http("GET", messages), lambda got: ends(got) is not None
+        )
+        assert all(end["reason"] == "sandbox_unavailable" for end in ends(got))
     assert "Traceback" not in server.log(), server.log()
 
 
