@@ -151,9 +151,7 @@ async def test_long_output_is_cut_in_the_event_and_kept_to_be_read(ada, warm) ->
     whole = "".join(f"{number}\n" for number in range(1, 200001)).encode()
     assert end["bytes"]["stdout"] == len(whole)
     assert end["truncated"]["stdout"] is True
-    assert len(end["stdout"].encode()) <= 4096 + 200
-    assert end["stdout"].startswith("1\n2\n3\n")
-    assert end["stdout"].endswith("199999\n200000\n")
+    assert end["stdout"].encode() == whole[:1024] + whole[-3 * 1024 :]
     begin = len(ada.frames)
     head = await ada.ok("exec.read", exec=done, at=0, limit=65536)
     pieces = [f for f in ada.frames[begin:] if f["type"] == "exec.output" and "ref" in f]
