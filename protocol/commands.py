@@ -311,7 +311,7 @@ def _field(item: ErrorDetails) -> str:
 def _words(item: ErrorDetails) -> str:
     if item["type"] == "string_unicode":
         return "must not contain lone surrogates"
-    if item["type"] == "string_pattern_mismatch" and "room" in item["loc"]:
+    if item["type"] == "string_pattern_mismatch" and item["loc"][-1:] in (("room",), ("id",)):
         return "a room id is 1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit"
     if item["type"] == "string_pattern_mismatch" and "signal" in item["loc"]:
         return "must be a signal's name, such as INT or SIGTERM"

@@ -111,6 +111,13 @@ async def test_a_bad_body_names_its_field(data, field) -> None:
     assert all(isinstance(messages, list) for messages in body_of(response)["details"].values())
 
 
+async def test_a_wrong_room_id_is_told_in_words() -> None:
+    with pytest.raises(Invalid) as refused:
+        await http_api._body(posted(b'{"id": "Blue room"}'), NewRoom)
+    (told,) = refused.value.details["id"]
+    assert "a room id is 1 to 64 of a-z, 0-9, _ and -" in told
+
+
 async def test_a_large_body_is_refused_by_its_length_and_by_what_comes() -> None:
     lying = {"Content-Length": str(BODY_BYTES + 1)}
     for request in (
