@@ -203,10 +203,10 @@ async def members(port: int, room: str, count: int):
             client.close()
 
 
-def container_of(room: str) -> str:
-    """The id of the container that runs a room's sandbox."""
+def container_of(name: str) -> str:
+    """The id of the container that runs a sandbox, or a room's; `name` ends its own."""
     found = subprocess.run(
-        ["docker", "ps", "-q", "--filter", f"name=sandbox-{room}"],
+        ["docker", "ps", "-q", "--filter", f"name=-{name}$"],
         capture_output=True,
         text=True,
         check=True,
