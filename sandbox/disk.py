@@ -21,7 +21,9 @@ KIB: Final = 1024
 SLACK_BYTES: Final = 16 * MIB
 SLACK_SHARE: Final = 8  # ... until it has taken an eighth more than the limit
 # Storage drivers that can hold a container to a size, by the file system under them ("": any).
-_QUOTA: Final = {"overlay2": "xfs", "btrfs": "", "zfs": "", "devicemapper": "", "windowsfilter": ""}
+_QUOTA: Final = {"overlay2": "xfs", "btrfs": "", "zfs": ""}
+# Of these, the ones whose size counts what a container has of its image.
+_WITH_IMAGE: Final = ("btrfs",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,11 @@ def can_limit(driver: str, backing: str) -> bool:
     """Whether it is worth asking the engine for a size; it refuses where quotas are off."""
     wanted = _QUOTA.get(driver)
     return wanted is not None and wanted in ("", backing)
+
+
+def size_option(driver: str, limit_bytes: int, image_bytes: int) -> str:
+    """The size to ask such a driver for, where `limit_bytes` may be written."""
+    return str(limit_bytes + (image_bytes if driver in _WITH_IMAGE else 0))
 
 
 class Allowance:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from sandbox import containers
-from sandbox.disk import can_limit
+from sandbox.disk import can_limit, size_option
 from sandbox.engine import Engine
 from sandbox.errors import EngineError, ImageMissing, SandboxError, SandboxUnavailable
 from sandbox.link import Link
@@ -98,7 +98,7 @@ class Provider:
             await self._engine.ensure_network(containers.NETWORK, containers.NETWORK_OPTIONS)
         try:
             if await self.limits_disk():
-                options = {"StorageOpt": {"size": str(self._disk_bytes)}}
+                options = {"StorageOpt": {"size": await self._size(config["Image"])}}
                 limited = {**config, "HostConfig": {**config["HostConfig"], **options}}
                 try:
                     return await self._engine.create(name, limited)
@@ -117,6 +117,12 @@ class Provider:
                     f"The image {image} is not built. Run `duet images build`."
                 ) from error
             raise
+
+    async def _size(self, image: str) -> str:
+        """What may be written, as the storage driver counts it. Raises as `create`."""
+        driver = (await self._engine.info()).driver
+        found = await self._engine.image(image) or {}
+        return size_option(driver, self._disk_bytes or 0, found.get("Size") or 0)
 
     async def limits_disk(self) -> bool:
         """Whether the storage driver holds containers to the limit, as far as is known.

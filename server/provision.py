@@ -7,6 +7,7 @@ images in `sandbox.images`.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from server.settings import Settings
 
 # Without fonts the pictures of a failed test show boxes; Playwright's driver needs the library.
-BROWSER_PACKAGES = ("chromium", "fonts-liberation", "libatomic1")
+# btrfs is the storage that holds containers to a size on any kernel of Debian's.
+TEST_PACKAGES = ("chromium", "fonts-liberation", "libatomic1", "btrfs-progs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,13 @@ def setup_steps(settings: Settings, *, tests: bool) -> list[Step]:
         partial(provision_images.are_ready, settings.docker_host),
         partial(provision_images.build, settings.docker_host),
     )
-    browser = Step("Installing Chromium for the tests", "browser", _browser_is_done, _get_browser)
-    return [*web, *engine, images, *([browser] if tests else [])]
+    parts = Step(
+        "Installing Chromium and btrfs-progs for the tests",
+        "tests",
+        _tests_can_run,
+        _get_test_parts,
+    )
+    return [*web, *engine, images, *([parts] if tests else [])]
 
 
 def _engine_steps(docker_host: str | None) -> list[Step]:
@@ -101,12 +108,13 @@ def _install_node(steps: Steps) -> None:
     provision_web.install_node(steps)
 
 
-def _browser_is_done() -> bool:
-    return provision_probe.find_browser() is not None and provision_probe.driver_runs()
+def _tests_can_run() -> bool:
+    browser = provision_probe.find_browser() is not None and provision_probe.driver_runs()
+    return browser and shutil.which("mkfs.btrfs", path=provision_engine.root_path()) is not None
 
 
-def _get_browser(steps: Steps) -> None:
-    apt_install(BROWSER_PACKAGES, steps=steps)
+def _get_test_parts(steps: Steps) -> None:
+    apt_install(TEST_PACKAGES, steps=steps)
 
 
 def fix(settings: Settings, *, tests: bool, done_steps: int = 0) -> bool:

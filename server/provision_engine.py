@@ -39,11 +39,11 @@ OWN_CONTAINERD_MARK = "/docker/containerd/containerd.toml"
 
 def daemon_installed() -> bool:
     """Say whether a Docker daemon is installed, from whatever source."""
-    return shutil.which("dockerd", path=_root_path()) is not None
+    return shutil.which("dockerd", path=root_path()) is not None
 
 
-def _root_path() -> str:
-    # Debian keeps daemons in sbin, which is not on every user's path.
+def root_path() -> str:
+    """Where programs of the system lie: Debian's sbin is not on every user's path."""
     return f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -64,12 +64,12 @@ def packages_needed(*, engine_answers: bool) -> list[str]:
 
 def _engine_packages() -> list[str]:
     packages = [] if daemon_installed() else ["docker.io"]
-    if not shutil.which("iptables", path=_root_path()):
+    if not shutil.which("iptables", path=root_path()):
         packages.append("iptables")
     with contextlib.suppress(OSError):
         # With AppArmor in the kernel and no parser for its profiles, no container starts.
         enabled = Path("/sys/module/apparmor/parameters/enabled").read_text(encoding="ascii")
-        if enabled.startswith("Y") and not shutil.which("apparmor_parser", path=_root_path()):
+        if enabled.startswith("Y") and not shutil.which("apparmor_parser", path=root_path()):
             packages.append("apparmor")
     return packages
 
@@ -126,7 +126,7 @@ def start(answers: Callable[[], bool], steps: Steps) -> None:
 def launch() -> None:
     """Start dockerd on its own: no terminal, and none of our input and output stays open in it."""
     script = f"cd / && exec setsid --fork dockerd </dev/null >>{DAEMON_LOG} 2>&1"
-    run(as_root(["env", f"PATH={_root_path()}", "sh", "-c", script]), log_name="engine")
+    run(as_root(["env", f"PATH={root_path()}", "sh", "-c", script]), log_name="engine")
 
 
 def clear_leftovers(*, containerd: bool) -> None:

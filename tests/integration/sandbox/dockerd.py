@@ -43,8 +43,8 @@ class Dockerd:
         with (self.folder / "log").open("ab") as log:
             return await asyncio.create_subprocess_exec(*argv, stdout=stdout or log, stderr=log)
 
-    async def start(self, *, live_restore):
-        """Returns once it answers."""
+    async def start(self, *, live_restore, driver=None):
+        """Returns once it answers. `driver` is where it keeps containers, else what it takes."""
         network = f"--net=/proc/{self._containerd.pid}/ns/net"
         self._process = await self._run(
             "nsenter", network, "dockerd", "--host", self.host, "--data-root", self.folder / "data",
@@ -52,6 +52,7 @@ class Dockerd:
             "--containerd", self.folder / "containerd.sock", "--bridge", "none",
             "--iptables=false", "--ip-forward=false", "--ip-masq=false",
             *(["--live-restore"] if live_restore else []),
+            *(["--storage-driver", driver] if driver else []),
         )  # fmt: skip
         async with asyncio.timeout(UP_S):
             while not await self._answers():

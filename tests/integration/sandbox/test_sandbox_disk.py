@@ -4,10 +4,12 @@ import asyncio
 
 import pytest
 
+from sandbox.containers import image_tag
 from sandbox.spec import MIB, SandboxSpec
 from tests.integration.sandbox.houses import Box
 
 WAIT_S = 30.0
+CONFIG = {"Image": image_tag("debian"), "HostConfig": {"NetworkMode": "none"}}
 
 
 @pytest.mark.parametrize("profile", ["default", "strict"])
@@ -70,5 +72,5 @@ async def test_an_engine_that_can_is_asked_to(houses, monkeypatch):
 
     monkeypatch.setattr(manager.engine, "create", create)
     provider = manager._registry.shared.provider
-    assert await provider.create("name", {"HostConfig": {"NetworkMode": "none"}}) == "0" * 64
+    assert await provider.create("name", CONFIG) == "0" * 64
     assert asked == [{"size": str(64 * MIB)}]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.disk import Allowance, can_limit, too_much
+from sandbox.disk import Allowance, can_limit, size_option, too_much
 from sandbox.saved import SavedLimits, to_remove
 from sandbox.spec import MIB, SavedWorkspace
 
@@ -110,3 +110,8 @@ def test_the_reason_names_both_sizes():
     words = too_much(60 * MIB, 50 * MIB)
     assert "60 MiB" in words
     assert "50 MiB" in words
+
+
+def test_a_size_that_counts_the_image_leaves_room_for_it():
+    assert size_option("overlay2", 50 * MIB, 300 * MIB) == str(50 * MIB)
+    assert size_option("btrfs", 50 * MIB, 300 * MIB) == str(350 * MIB)

@@ -290,7 +290,7 @@ def test_the_line_after_a_setup_is_short():
 def programs(monkeypatch, tmp_path):
     """The only programs on the path: `programs("dockerd", …)`."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(provision_engine, "_root_path", lambda: str(tmp_path))
+    monkeypatch.setattr(provision_engine, "root_path", lambda: str(tmp_path))
     monkeypatch.setattr("os.geteuid", lambda: 0)
 
     def are(*names):

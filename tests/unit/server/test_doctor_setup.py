@@ -41,7 +41,7 @@ def test_the_steps_in_their_order(settings, monkeypatch):
         "Installing the container engine",
         "Starting the container engine",
         "Building the sandbox images",
-        "Installing Chromium for the tests",
+        "Installing Chromium and btrfs-progs for the tests",
     ]
     assert len(steps_of(settings, tests=False)) == 5
 
