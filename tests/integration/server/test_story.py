@@ -1,5 +1,6 @@
 """The main story: people in a room see each other, chat, and share what runs in its sandbox."""
 
+import re
 import time
 
 from tests.integration.server.harness import JSON, SANDBOX_S, Wire
@@ -27,6 +28,8 @@ async def test_welcome_says_who_and_what_is_allowed(server, codec) -> None:
             "resumeEvents",
         }
         assert welcome["limits"]["serverFrameBytes"] == 256 * 1024
+        assert welcome["limits"]["execKeptBytes"] == (256 + 768) * 1024
+        assert re.fullmatch(r"\d+\.\d+\.\d+\S*", welcome["server"]["version"])
 
 
 async def test_a_token_is_the_same_participant_again(server, codec) -> None:
@@ -53,6 +56,10 @@ async def test_they_see_each_other_come_go_and_type(server, codec, room) -> None
             assert (who(typing), typing["on"]) == (ben.id, True)
             await ben.send("typing", room=room, on=False)
             await ada.until(lambda f: f["type"] == "typing" and not f["on"])
+            begin = len(ben.frames)
+            await ben.send("typing", room=room, on=True, ref="t")
+            await ben.settle()
+            assert [f["type"] for f in ben.frames[begin:]] == ["pong"], "it is not answered"
         left = await ada.until("participant.left")
         assert who(left) == ben.id
         assert "offset" not in left
