@@ -21,6 +21,9 @@ from server.wire import Outgoing
 
 _REPLAY_OUTPUT_BYTES = 512 * 1024
 """Output of commands that ended while a client was away, sent along; the rest is a gap."""
+_REPLAY_RUNNING_BYTES = 4 * 1024 * 1024
+"""Output of running commands that a join is sent: half of what makes a session too slow. Where they
+have printed more, each of their streams begins later; the rest can be read."""
 _FRAME_ROOM_BYTES = names.SERVER_FRAME_BYTES - 16 * 1024
 _FINISHED = b'{"type":"agent.finished",'
 _EXECS_BYTES = 96 * 1024
@@ -89,13 +92,14 @@ class _Replay:
 
 def _go_live(replay: _Replay, facts: Facts) -> None:
     snapshot, member, send = replay.snapshot, replay.member, replay.listener.send
-    send(Outgoing(_joined(replay, facts)))
+    share = _share(replay.room, snapshot)
+    send(Outgoing(_joined(replay, facts, share)))
     if snapshot.resumed:
         for entry in snapshot.entries:
             _send_missed(replay, entry)
     if replay.request.output:
         for exec_id in snapshot.running:
-            _send_kept(replay, exec_id)
+            _send_kept(replay, exec_id, share)
     held, member.held = member.held or [], None
     member.position = snapshot.offset
     for entry in after(snapshot.offset, held):
@@ -115,11 +119,18 @@ def _send_missed(replay: _Replay, entry: Entry) -> None:
     replay.listener.send(Outgoing(entry.json()))
 
 
-def _send_kept(replay: _Replay, exec_id: str) -> None:
+def _share(room: Room, snapshot: Snapshot) -> int | None:
+    """What each running stream may be sent of, in bytes; None where all of it may."""
+    runs = [room.execs.get(exec_id) for exec_id in snapshot.running]
+    kept = [out.kept.size for run in runs if isinstance(run, Run) for out in run.streams.values()]
+    return None if sum(kept) <= _REPLAY_RUNNING_BYTES else _REPLAY_RUNNING_BYTES // len(kept)
+
+
+def _send_kept(replay: _Replay, exec_id: str, share: int | None = None) -> None:
     """The output of a running exec so far; live output follows where it ends."""
     run = replay.room.execs.get(exec_id)
     if isinstance(run, Run):
-        for frame in run.kept_frames():
+        for frame in run.kept_frames(share):
             replay.listener.send(frame)
         if run.view is not None:
             run.view.nudge(run.process)
@@ -156,7 +167,7 @@ async def _ended_output(
     return frames
 
 
-def _joined(replay: _Replay, facts: Facts) -> dict[str, Any]:
+def _joined(replay: _Replay, facts: Facts, share: int | None) -> dict[str, Any]:
     room, snapshot, listener = replay.room, replay.snapshot, replay.listener
     present = [*facts.agent_participants(), *room.participants()]
     frame: dict[str, Any] = {
@@ -169,15 +180,19 @@ def _joined(replay: _Replay, facts: Facts) -> dict[str, Any]:
         "resumed": snapshot.resumed,
         "participants": [],
         "events": [],
-        "execs": _execs(room, snapshot),
+        "execs": _execs(room, snapshot, share),
         "turns": _open_turns(room, snapshot),
         "sandbox": facts.sandbox_of_room(room.id),
     }
     if replay.request.ref is not None:
         frame["ref"] = replay.request.ref
-    people = (_wire(who, snapshot) for who in present)
+    people = [_wire(who, snapshot) for who in present]
     left = min(_PARTICIPANTS_BYTES, _FRAME_ROOM_BYTES - len(JSON.encode(frame)))
-    frame["participants"] = list(_fitting(people, left))
+    told = list(_fitting(people, left))
+    if len(told) < len(people):  # a crowd: who joins is told of itself in any case
+        people.sort(key=lambda who: who["id"] != listener.participant.id)
+        told = list(_fitting(people, left))
+    frame["participants"] = told
     if not snapshot.resumed:
         frame["events"] = _newest_fitting(frame, snapshot.entries)
     return frame
@@ -210,9 +225,9 @@ def _fitting(parts: Iterable[dict[str, Any]], left: int) -> Iterator[dict[str, A
         yield part
 
 
-def _execs(room: Room, snapshot: Snapshot) -> list[dict[str, Any]]:
+def _execs(room: Room, snapshot: Snapshot, share: int | None) -> list[dict[str, Any]]:
     """The running execs; what is long of them is cut short where the frame could not hold all."""
-    execs = [_running(room, exec_id, snapshot) for exec_id in snapshot.running]
+    execs = [_running(room, exec_id, snapshot, share) for exec_id in snapshot.running]
     for size in _SHORT_BYTES:
         if sum(len(JSON.encode(one)) for one in execs) <= _EXECS_BYTES:
             break
@@ -232,9 +247,9 @@ def _shorten(started: dict[str, Any], size: int) -> None:
     started.pop("key", None)
 
 
-def _running(room: Room, exec_id: str, snapshot: Snapshot) -> dict[str, Any]:
+def _running(room: Room, exec_id: str, snapshot: Snapshot, share: int | None) -> dict[str, Any]:
     run = room.execs.get(exec_id)
-    streams = run.spans() if isinstance(run, Run) else {}
+    streams = run.spans(share) if isinstance(run, Run) else {}
     started = snapshot.running[exec_id].started.event()
     if isinstance(run, Run) and run.view is not None:
         cols, rows = run.view.size

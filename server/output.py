@@ -77,6 +77,11 @@ class Kept:
             self._tail[0] = (at + extra, data[extra:])
             self._tail_size -= extra
 
+    @property
+    def size(self) -> int:
+        """Bytes that are kept."""
+        return len(self._head) + self._tail_size
+
     def has(self, start: int, end: int) -> bool:
         """Whether every byte from `start` to `end` is kept."""
         at = start

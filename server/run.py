@@ -359,26 +359,32 @@ class Run:
 
     # For who joins
 
-    def spans(self) -> dict[str, dict[str, int]]:
-        """Per stream, what follows a join: from the first kept byte to the last sent."""
+    def spans(self, most: int | None = None) -> dict[str, dict[str, int]]:
+        """Per stream, what follows a join: from the first kept byte to the last sent.
+
+        With `most`, only the last so many bytes of each stream.
+        """
         return {
             name: {
                 "from": max(
-                    self._replay_from(stream), min(stream.kept.first(), stream.joiner.position)
+                    self._replay_from(stream, most),
+                    min(stream.kept.first(), stream.joiner.position),
                 ),
                 "to": stream.joiner.position,
             }
             for name, stream in self.streams.items()
         }
 
-    def _replay_from(self, stream: StreamOut) -> int:
+    def _replay_from(self, stream: StreamOut, most: int | None) -> int:
         """Where a late joiner begins: of a terminal only the end says something."""
-        return max(0, stream.joiner.position - REPLAY_BYTES) if self.view is not None else 0
+        if self.view is not None:
+            most = REPLAY_BYTES if most is None else min(REPLAY_BYTES, most)
+        return 0 if most is None else max(0, stream.joiner.position - most)
 
-    def kept_frames(self) -> list[Outgoing]:
+    def kept_frames(self, most: int | None = None) -> list[Outgoing]:
         """What was sent so far, as frames of output and gaps, as it was printed."""
         pieces = {
-            name: stream.kept.read(self._replay_from(stream), stream.joiner.position)
+            name: stream.kept.read(self._replay_from(stream, most), stream.joiner.position)
             for name, stream in self.streams.items()
         }
         return kept_frames(self.head, pieces, self.order)

@@ -12,12 +12,14 @@ from protocol import names
 from protocol.codec import JSON
 from protocol.errors import Unavailable, UnknownRoom
 from sandbox.results import ExecResult
+from server import join as join_module
 from server import run as run_module
 from server.execlog import ExecLog
 from server.join import JoinRequest, after, join
 from server.room import Room
 from server.roomlog import Entry
 from server.run import KeepLimits, Run
+from tests.unit.server.frames import data_of
 from tests.unit.server.rooms import Client, Listener, Log, Tasks
 from tests.unit.server.streams import Dict
 from tests.unit.server.virtual import settle, virtual
@@ -458,6 +460,46 @@ def test_a_full_and_busy_room_fits_its_frame(char) -> None:
         assert set(told) == set(wanted)
         assert all(one["command"].endswith("…") and one["by"] == by for one in told.values())
         assert len(joined["participants"]) > 100
+        assert ada.participant.id in [who["id"] for who in joined["participants"]]
+
+    virtual(main())
+
+
+def test_many_commands_that_printed_much_are_shown_from_their_last_bytes(monkeypatch) -> None:
+    """What a join is sent at once is bounded, and what follows has no hole."""
+    monkeypatch.setattr(join_module, "_REPLAY_RUNNING_BYTES", 1000)
+
+    async def main():
+        clock = SimpleNamespace(monotonic=asyncio.get_running_loop().time)
+        monkeypatch.setattr(run_module, "time", clock)
+        world = World()
+        for number in range(5):
+            world.exec(number)
+        await world.room.ready()
+        for run in world.runs.values():
+            run.started()
+        world.print(19)  # 200 bytes of each: they fit
+        whole, cut = Listener("whole"), Listener("cut")
+        await joining(world, whole)
+        world.print(9)
+        await asyncio.sleep(0.1)  # in virtual time: it has gone out
+        await joining(world, cut)
+        world.print(0)
+        await world.finish()
+        for listener, first, before in ((whole, 0, 200), (cut, 100, 300)):
+            joined, *rest = listener.frames
+            for one in joined["execs"]:
+                assert one["streams"] == {"stdout": {"from": first, "to": before}}
+            ends = [at for at, frame in enumerate(rest) if frame["type"] == "exec.exited"]
+            assert len(ends) == 5
+            sent = [f for f in rest if f["type"] == "exec.output" and f["at"] < before]
+            assert sum(frame["size"] for frame in sent) == 5 * (before - first) <= 1000
+            for name, printed in world.printed.items():
+                have = {}
+                for frame in rest:
+                    if frame["type"] == "exec.output" and frame["exec"] == name:
+                        have |= dict(enumerate(data_of(frame), frame["at"]))
+                assert have == dict(enumerate(printed[first:], first))
 
     virtual(main())
 
