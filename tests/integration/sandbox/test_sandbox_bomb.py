@@ -30,7 +30,9 @@ async def bombed(box_of):
 
 async def test_the_next_command_is_answered(bombed):
     result, _ = await asyncio.wait_for(bombed.run("echo next"), SOON_S)
-    assert result.reason in (None, "sandbox_unavailable")
+    # It runs, or it is told that the sandbox does not answer, or was ended for that beside it.
+    assert result.reason in (None, "sandbox_unavailable", "sandbox_terminated"), result
+    assert result.ok or result.message
 
 
 async def test_it_is_saved_and_stopped_and_works_again(bombed):
@@ -48,7 +50,9 @@ async def test_a_later_server_ends_or_meets_it(houses, bombed):
     await bombed.manager.close()
     later = await asyncio.wait_for(houses.manager(), SOON_S * 2)
     result, _ = await asyncio.wait_for(Box(later, bombed.spec).run("echo next"), SOON_S * 2)
-    assert result.reason in (None, "sandbox_unavailable")
+    # It runs, or it is told that the sandbox does not answer, or was ended for that beside it.
+    assert result.reason in (None, "sandbox_unavailable", "sandbox_terminated"), result
+    assert result.ok or result.message
     await asyncio.wait_for(later.kill("one"), SOON_S)
     assert later.get("one").workspace_saved
 
